@@ -51,7 +51,7 @@ func (b *Backend) setPaused(ctx context.Context, queue string, paused bool) (boo
 
 // DeleteQueue removes a queue with all it holds.
 func (b *Backend) DeleteQueue(ctx context.Context, queue string, force bool) error {
-	q, _, unlock, err := b.queueOp(ctx, queue)
+	q, now, unlock, err := b.queueOp(ctx, queue)
 	if err != nil {
 		return err
 	}
@@ -67,6 +67,9 @@ func (b *Backend) DeleteQueue(ctx context.Context, queue string, force bool) err
 		return fmt.Errorf("queue %q holds %d unfinished jobs: %w", queue, open, core.ErrQueueNotEmpty)
 	}
 	delete(b.queues, queue)
+	if kept := q.keptKeys(now); len(kept) > 0 {
+		b.kept[queue] = kept
+	}
 	for _, bound := range b.topics {
 		delete(bound, queue)
 	}

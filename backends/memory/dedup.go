@@ -49,16 +49,22 @@ func (q *queue) judge(n *core.NewJob, id string, now int64) verdict {
 	return v
 }
 
+// takenKey finds the holder of a key. Whether the key is taken is judged by the
+// holder's state at this moment.
 func (q *queue) takenKey(key string, now int64) (dedupKey, bool) {
-	if key == "" {
-		return dedupKey{}, false
-	}
 	k, ok := q.dedup[key]
-	if ok && k.until != 0 && k.until <= now {
-		delete(q.dedup, key)
-		return dedupKey{}, false
+	if !ok {
+		return k, false
 	}
-	return k, ok
+	if k.until != 0 && k.until <= now {
+		delete(q.dedup, key)
+		return k, false
+	}
+	state := core.StateGone
+	if j := q.jobs[k.id]; j != nil {
+		state = j.State
+	}
+	return k, k.while.Has(state)
 }
 
 // refuse answers a publish that the verdict stops, and does a replacement.
@@ -110,14 +116,23 @@ func (q *queue) takeKey(n *core.NewJob, j *job, now int64) {
 	q.dedup[j.DedupKey] = k
 }
 
-// dedupFollows frees the job's key when its new state is none the key is held in.
-func (q *queue) dedupFollows(j *job, s core.State) {
-	if j.DedupKey == "" || j.dedup.Has(s) {
-		return
-	}
-	if q.dedup[j.DedupKey].id == j.ID {
+// leaveKey frees the key of a job that is dropped, unless it outlasts the job.
+func (q *queue) leaveKey(j *job) {
+	k, ok := q.dedup[j.DedupKey]
+	if ok && k.id == j.ID && !k.while.Has(core.StateGone) {
 		delete(q.dedup, j.DedupKey)
 	}
+}
+
+// keptKeys are the keys that outlast the queue.
+func (q *queue) keptKeys(now int64) map[string]dedupKey {
+	kept := map[string]dedupKey{}
+	for name, k := range q.dedup {
+		if k.while.Has(core.StateGone) && k.until > now {
+			kept[name] = k
+		}
+	}
+	return kept
 }
 
 // retake gives a job that a person moves back its key again. It fails when
@@ -130,7 +145,7 @@ func (q *queue) retake(j *job, s core.State, now int64) error {
 	switch {
 	case taken && k.id != j.ID:
 		return &core.DuplicateError{Queue: q.name, Key: j.DedupKey, ID: k.id}
-	case !taken && j.dedup.Has(s):
+	case k.id != j.ID && j.dedup.Has(s):
 		q.dedup[j.DedupKey] = dedupKey{id: j.ID, while: j.dedup}
 	}
 	return nil

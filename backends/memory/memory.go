@@ -38,7 +38,8 @@ type Backend struct {
 	fence  int64 // the last Fence given, shared by all queues
 
 	queues   map[string]*queue
-	topics   map[string]map[string]int64 // topic -> queue -> bound at
+	kept     map[string]map[string]dedupKey // keys that outlast their deleted queue
+	topics   map[string]map[string]int64    // topic -> queue -> bound at
 	spaces   map[string]*space
 	subs     map[*subscription]struct{}
 	subsDone sync.WaitGroup
@@ -55,6 +56,7 @@ func New(opts Options) *Backend {
 		limits: opts.Limits,
 		clock:  opts.Now,
 		queues: map[string]*queue{},
+		kept:   map[string]map[string]dedupKey{},
 		topics: map[string]map[string]int64{},
 		spaces: map[string]*space{},
 		subs:   map[*subscription]struct{}{},

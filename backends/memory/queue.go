@@ -89,6 +89,11 @@ func (b *Backend) ensureQueue(name string) *queue {
 		q = &queue{
 			b: b, name: name, jobs: map[string]*job{}, dedup: map[string]dedupKey{},
 			aside: newIndex(), expiring: newIndex(), stats: map[int64]*core.DayStats{},
+			idle: true, // claims may have found no queue
+		}
+		if kept := b.kept[name]; kept != nil {
+			q.dedup = kept
+			delete(b.kept, name)
 		}
 		q.eff = q.cfg.WithDefaults()
 		for i := range q.ready {
@@ -111,7 +116,6 @@ func (q *queue) setState(j *job, s core.State, score int64) {
 	if !s.Finished() {
 		q.unfinished[j.Priority]++
 	}
-	q.dedupFollows(j, s)
 }
 
 func (q *queue) unindex(j *job) {
@@ -155,7 +159,7 @@ func (q *queue) finish(j *job, s core.State, now int64) core.State {
 // drop removes a job that has left its line.
 func (q *queue) drop(j *job) {
 	q.unindex(j)
-	q.dedupFollows(j, core.StateGone)
+	q.leaveKey(j)
 	j.State = core.StateUnknown
 	delete(q.jobs, j.ID)
 }
