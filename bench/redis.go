@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,20 +21,14 @@ type redisServer struct {
 }
 
 func startRedis() (*redisServer, error) {
-	dir, err := os.MkdirTemp("", "rota-bench-")
+	server, err := testserver.LaunchRedis()
 	if err != nil {
-		return nil, err
-	}
-	server, err := testserver.LaunchRedis(dir)
-	if err != nil {
-		os.RemoveAll(dir)
 		return nil, err
 	}
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	return &redisServer{addr: server.Addr(), client: client, stop: func() {
 		client.Close()
 		server.Close()
-		os.RemoveAll(dir)
 	}}, nil
 }
 

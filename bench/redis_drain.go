@@ -81,7 +81,7 @@ func drain(ctx context.Context, b core.Backend, queue string, n int) (time.Durat
 		return 0, err
 	}
 	begin := time.Now()
-	if err := w.Start(); err != nil {
+	if err := w.Start(ctx); err != nil {
 		return 0, err
 	}
 	select {

@@ -65,7 +65,7 @@ func floodOne(ctx context.Context, b core.Backend, flood int, r *report) error {
 	if err != nil {
 		return err
 	}
-	if err := w.Start(); err != nil {
+	if err := w.Start(ctx); err != nil {
 		return err
 	}
 	select {
@@ -111,7 +111,7 @@ func streamOfNew(ctx context.Context, b core.Backend, s settings, r *report) err
 	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	if err := w.Start(); err != nil {
+	if err := w.Start(ctx); err != nil {
 		return err
 	}
 	wg.Go(func() {

@@ -29,7 +29,7 @@ func redisLatency(ctx context.Context, s settings, r *report) error {
 			if err != nil {
 				return err
 			}
-			if err := w.Start(); err != nil {
+			if err := w.Start(ctx); err != nil {
 				return err
 			}
 			defer w.Stop(ctx)

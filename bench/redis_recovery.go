@@ -63,7 +63,7 @@ func recoverOnce(ctx context.Context, b core.Backend, addr string, lease time.Du
 	if err != nil {
 		return 0, err
 	}
-	if err := w.Start(); err != nil {
+	if err := w.Start(ctx); err != nil {
 		return 0, err
 	}
 	defer w.Stop(ctx)
@@ -108,7 +108,7 @@ func runVictim(ctx context.Context, args []string) int {
 	if err != nil {
 		return 1
 	}
-	if err := w.Start(); err != nil {
+	if err := w.Start(ctx); err != nil {
 		return 1
 	}
 	for i := 0; ; i++ {

@@ -63,3 +63,7 @@ func harness() backendtest.Harness {
 }
 
 func TestConformance(t *testing.T) { backendtest.Run(t, harness()) }
+
+func TestModel(t *testing.T) { backendtest.RunModel(t, harness(), harness().Open) }
+
+func TestStorms(t *testing.T) { backendtest.RunStorms(t, harness()) }

@@ -25,9 +25,11 @@ func runMain(m interface{ Run() int }, checks []func() error) int {
 	mainRuns.Store(true)
 	code := m.Run()
 	mainRuns.Store(false)
-	if err := stopSharedRedis(); err != nil {
-		fmt.Fprintln(os.Stderr, "testserver:", err)
-		code = max(code, 1)
+	for _, stop := range []func() error{stopSharedRedis, stopSharedPostgres} {
+		if err := stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "testserver:", err)
+			code = max(code, 1)
+		}
 	}
 	for _, check := range checks {
 		if code != 0 {

@@ -1,0 +1,246 @@
+package rotaredis
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/rota-queue/rota/core"
+)
+
+// hub is the one pub/sub connection of a backend. It is open as long as somebody
+// listens.
+type hub struct {
+	b *Backend
+
+	// change is held while the set of channels changes on both sides, so that the
+	// server's idea of it follows ours. mu guards the fields for shorter readers.
+	change  sync.Mutex
+	mu      sync.Mutex
+	topics  map[string]*topic
+	conn    *redis.PubSub
+	running sync.WaitGroup
+	active  bool
+	closed  bool
+	pending map[string]int // subscribes sent on conn and not yet confirmed
+}
+
+// topic is a channel somebody listens to.
+type topic struct {
+	subs      map[*subscription]bool
+	ready     chan struct{} // closed at the first confirmation
+	confirmed bool
+}
+
+func newHub(b *Backend) *hub {
+	return &hub{b: b, topics: map[string]*topic{}, pending: map[string]int{}}
+}
+
+// add starts listening for s and gives channels that close as the server has
+// confirmed it.
+func (h *hub) add(s *subscription) []<-chan struct{} {
+	h.change.Lock()
+	defer h.change.Unlock()
+	var fresh []string
+	var ready []<-chan struct{}
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil // Wakes finds out by itself
+	}
+	for channel := range s.queues {
+		t := h.topics[channel]
+		if t == nil {
+			t = &topic{subs: map[*subscription]bool{}, ready: make(chan struct{})}
+			h.topics[channel] = t
+			fresh = append(fresh, channel)
+		}
+		t.subs[s] = true
+		ready = append(ready, t.ready)
+	}
+	conn, start := h.conn, !h.active && len(h.topics) > 0
+	if start {
+		h.active = true
+	}
+	if conn != nil {
+		for _, channel := range fresh {
+			h.pending[channel]++
+		}
+	}
+	h.mu.Unlock()
+	if start {
+		h.running.Go(h.listen)
+	} else if conn != nil && len(fresh) > 0 {
+		_ = conn.Subscribe(context.Background(), fresh...) // on an error, listen connects again
+	}
+	return ready
+}
+
+// remove stops listening for s.
+func (h *hub) remove(s *subscription) {
+	h.change.Lock()
+	defer h.change.Unlock()
+	var stale []string
+	h.mu.Lock()
+	for channel := range s.queues {
+		t := h.topics[channel]
+		if t == nil || !t.subs[s] {
+			continue
+		}
+		if delete(t.subs, s); len(t.subs) == 0 {
+			delete(h.topics, channel)
+			stale = append(stale, channel)
+		}
+	}
+	conn, last := h.conn, len(h.topics) == 0
+	h.mu.Unlock()
+	switch {
+	case conn == nil || len(stale) == 0:
+	case last:
+		_ = conn.Close()
+	default:
+		_ = conn.Unsubscribe(context.Background(), stale...) // on an error, listen connects again
+	}
+}
+
+// close ends the connection and waits for listen.
+func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	conn := h.conn
+	h.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close()
+	}
+	h.running.Wait()
+}
+
+// listen keeps a connection as long as there are channels.
+func (h *hub) listen() {
+	for failures := 0; ; failures++ {
+		conn, ok := h.connect()
+		if !ok {
+			return
+		}
+		if conn != nil && h.receive(conn) {
+			failures = 0
+		}
+		h.mu.Lock()
+		h.conn = nil
+		idle := len(h.topics) == 0
+		h.mu.Unlock()
+		if conn != nil {
+			_ = conn.Close()
+		}
+		if idle {
+			continue
+		}
+		select {
+		case <-h.b.closing:
+		case <-time.After(min(10*time.Millisecond<<min(failures, 8), time.Second)):
+		}
+	}
+}
+
+// connect subscribes a new connection to all channels. It answers false when
+// there is nothing to listen to any more, and no connection when it failed.
+func (h *hub) connect() (*redis.PubSub, bool) {
+	h.change.Lock()
+	defer h.change.Unlock()
+	h.mu.Lock()
+	if h.closed || len(h.topics) == 0 {
+		h.active = false
+		h.mu.Unlock()
+		return nil, false
+	}
+	channels := slices.Collect(maps.Keys(h.topics))
+	clear(h.pending)
+	for _, channel := range channels {
+		h.pending[channel] = 1
+	}
+	conn := h.b.client.Subscribe(context.Background())
+	h.conn = conn
+	h.mu.Unlock()
+	if err := conn.Subscribe(context.Background(), channels...); err != nil {
+		_ = conn.Close()
+		return nil, true
+	}
+	return conn, true
+}
+
+// silence is how long the connection may say nothing before it is asked, and
+// then before it counts as broken.
+const silence = 5 * time.Second
+
+// receive reads until the connection breaks, and reports whether anything came.
+func (h *hub) receive(conn *redis.PubSub) (worked bool) {
+	asked := false
+	for {
+		msg, err := conn.ReceiveTimeout(context.Background(), silence)
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() && !asked {
+			asked = true
+			if conn.Ping(context.Background()) != nil {
+				return worked
+			}
+			continue
+		}
+		if err != nil {
+			return worked
+		}
+		asked, worked = false, true
+		switch m := msg.(type) {
+		case *redis.Subscription:
+			if m.Kind == "subscribe" {
+				h.confirm(m.Channel)
+			}
+		case *redis.Message:
+			h.dispatch(m.Channel, m.Payload)
+		}
+	}
+}
+
+// confirm notes that the server has a channel. When it had it before, on another
+// connection, hints may have been lost.
+func (h *hub) confirm(channel string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pending[channel]--
+	t := h.topics[channel]
+	if t == nil || h.pending[channel] > 0 {
+		return
+	}
+	if !t.confirmed {
+		t.confirmed = true
+		close(t.ready)
+		return
+	}
+	for s := range t.subs {
+		s.put(core.Wake{Kind: core.WakeReady, Queue: s.queues[channel]})
+	}
+}
+
+// dispatch hands a message on: "r" for ready, "c" or "f" and a job's id for
+// cancelled and finished.
+func (h *hub) dispatch(channel, payload string) {
+	if payload == "" {
+		return
+	}
+	kind := map[byte]core.WakeKind{'r': core.WakeReady, 'c': core.WakeCancel, 'f': core.WakeFinished}[payload[0]]
+	if kind == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.topics[channel]; t != nil {
+		for s := range t.subs {
+			s.put(core.Wake{Kind: kind, Queue: s.queues[channel], JobID: payload[1:]})
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package rotaredis
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rota-queue/rota/core"
+)
+
+// A job in Redis is one text: a head of digits that the scripts read and change in
+// place, then group, kind and contents. lua/lib_job.lua has the places, from 1.
+const (
+	atState      = 0
+	atFlags      = 1
+	atAttempt    = 2
+	atClaimed    = 10
+	atSeq        = 26
+	atTier       = 42
+	atAttempts   = 43
+	atOnFailure  = 53
+	atOnExhaust  = 54
+	atScheduling = 55
+	atRetention  = 56
+	atRunAt      = 72
+	atPlace      = 88
+	atFinished   = 104
+	atLengths    = 120
+	headSize     = 126
+)
+
+// Values of fields in the head that are no numbers.
+const (
+	unlimited   = 9_999_999_999      // attempts
+	noRetention = "9999999999999999" // core.None
+	noTime      = "0000000000000000"
+)
+
+// contentsVersion is the first byte of the contents, which only Go reads.
+const contentsVersion = 1
+
+// encodeRest writes a job from the tier on: settings, times, the lengths of group
+// and kind, these, and the contents. Seq and what comes before are the store's.
+func encodeRest(n *core.NewJob) []byte {
+	size := headSize - atTier + len(n.Group) + len(n.Kind) + 1 + 3*binary.MaxVarintLen64 + len(n.Payload) + 1
+	names := make([]string, 0, len(n.Headers))
+	for name, value := range n.Headers {
+		names = append(names, name)
+		size += len(name) + len(value) + 2*binary.MaxVarintLen64
+	}
+	slices.Sort(names)
+	t := make([]byte, 0, size)
+	t = appendSettings(t, n)
+	t = append(t, noTime+noTime+noTime...) // run at, place, finished at
+	t = appendDigits(t, int64(len(n.Group)), 3)
+	t = appendDigits(t, int64(len(n.Kind)), 3)
+	t = append(t, n.Group...)
+	t = append(t, n.Kind...)
+	t = append(t, contentsVersion)
+	t = binary.AppendUvarint(t, uint64(n.Timeout))
+	deadline := uint64(0)
+	if !n.Deadline.IsZero() {
+		deadline = uint64(n.Deadline.UnixMicro()) + 1
+	}
+	t = binary.AppendUvarint(t, deadline)
+	t = binary.AppendUvarint(t, uint64(len(names)))
+	for _, name := range names {
+		t = appendString(t, name)
+		t = appendString(t, n.Headers[name])
+	}
+	if n.Payload == nil {
+		return append(t, 0)
+	}
+	return append(append(t, 1), n.Payload...)
+}
+
+// usualSettings are those of a job of tier 0 that brings none of its own.
+const usualSettings = "0" + "0000000025" + "000" + noTime
+
+// appendSettings writes the tier and what the job says of attempts, policies and
+// retention. The scripts put in the queue's number of attempts where the job has
+// none and the queue's is not the default.
+func appendSettings(t []byte, n *core.NewJob) []byte {
+	if n.Priority == 0 && n.MaxAttempts == 0 && n.OnFailure == 0 && n.OnExhausted == 0 && n.Scheduling == 0 && n.Retention == 0 {
+		return append(t, usualSettings...)
+	}
+	attempts := int64(n.MaxAttempts)
+	switch n.MaxAttempts {
+	case 0:
+		attempts = core.DefaultMaxAttempts
+	case core.Unlimited:
+		attempts = unlimited
+	}
+	t = append(t, '0'+byte(n.Priority))
+	t = appendDigits(t, min(attempts, unlimited), 10)
+	t = append(t, '0'+byte(n.OnFailure), '0'+byte(n.OnExhausted), '0'+byte(n.Scheduling))
+	if n.Retention < 0 {
+		return append(t, noRetention...)
+	}
+	return appendDigits(t, micros(n.Retention), 16)
+}
+
+func appendString(t []byte, s string) []byte {
+	return append(binary.AppendUvarint(t, uint64(len(s))), s...)
+}
+
+func appendDigits(t []byte, n int64, width int) []byte {
+	s := strconv.FormatInt(n, 10)
+	for range width - len(s) {
+		t = append(t, '0')
+	}
+	return append(t, s...)
+}
+
+// decodeJob makes a job of its text and of the other things kept of it.
+func decodeJob(queue, id, text string, others []any) (*core.Job, error) {
+	r := reader{rest: text}
+	head := r.take(headSize)
+	if r.bad {
+		return nil, damaged(queue, id)
+	}
+	var d digits
+	group := r.take(int(d.int(head[atLengths : atLengths+3])))
+	kind := r.take(int(d.int(head[atLengths+3:])))
+	seq := d.int(head[atSeq:atTier])
+	j := &core.Job{
+		ID: id, Queue: queue, Group: group, Kind: kind, Seq: seq, CreatedAt: timeOf(seq), RunAt: timeOf(seq),
+		State: stateOf(head[atState]), Attempt: int(d.int(head[atAttempt:atClaimed])),
+		Priority: int(head[atTier] - '0'), MaxAttempts: int(d.int(head[atAttempts:atOnFailure])),
+		OnFailure:   core.FailurePolicy(head[atOnFailure] - '0'),
+		OnExhausted: core.ExhaustedPolicy(head[atOnExhaust] - '0'),
+		Scheduling:  core.SchedulePolicy(head[atScheduling] - '0'),
+	}
+	if claimed := head[atClaimed:atSeq]; claimed != noTime {
+		j.ClaimedAt = timeOf(d.int(claimed))
+	}
+	if runAt := head[atRunAt:atPlace]; runAt != noTime {
+		j.RunAt = timeOf(d.int(runAt))
+	}
+	if finished := head[atFinished:atLengths]; finished != noTime {
+		j.FinishedAt = timeOf(d.int(finished))
+	}
+	if j.MaxAttempts == unlimited {
+		j.MaxAttempts = core.Unlimited
+	}
+	switch retention := head[atRetention:atRunAt]; retention {
+	case noTime:
+	case noRetention:
+		j.Retention = core.None
+	default:
+		j.Retention = time.Duration(d.int(retention)) * time.Microsecond
+	}
+	r.contents(j)
+	if r.bad || d.err != nil {
+		return nil, damaged(queue, id)
+	}
+	applyOthers(j, others)
+	return j, nil
+}
+
+// stateOf reads a state; 0 is pending, too.
+func stateOf(digit byte) core.State {
+	if digit == '0' {
+		return core.StatePending
+	}
+	return core.State(digit - '0')
+}
+
+func damaged(queue, id string) error {
+	return fmt.Errorf("redis: job %q in queue %q is damaged", id, queue)
+}
+
+// reader takes a text apart.
+type reader struct {
+	rest string
+	bad  bool
+}
+
+func (r *reader) take(n int) string {
+	if n < 0 || n > len(r.rest) {
+		r.bad = true
+		n = 0
+	}
+	s := r.rest[:n]
+	r.rest = r.rest[n:]
+	return s
+}
+
+func (r *reader) uvarint() uint64 {
+	var n uint64
+	for shift := 0; shift < 64; shift += 7 {
+		b := r.take(1)
+		if r.bad {
+			return 0
+		}
+		n |= uint64(b[0]&0x7f) << shift
+		if b[0] < 0x80 {
+			return n
+		}
+	}
+	r.bad = true
+	return 0
+}
+
+func (r *reader) string() string { return r.take(int(min(r.uvarint(), 1<<32))) }
+
+// contents reads what encodeTail wrote behind group and kind.
+func (r *reader) contents(j *core.Job) {
+	if version := r.take(1); r.bad || version[0] != contentsVersion {
+		r.bad = true
+		return
+	}
+	j.Timeout = time.Duration(r.uvarint())
+	if deadline := r.uvarint(); deadline != 0 {
+		j.Deadline = time.UnixMicro(int64(deadline - 1)).UTC()
+	}
+	if n := r.uvarint(); n > 0 {
+		j.Headers = map[string]string{}
+		for ; n > 0 && !r.bad; n-- {
+			name := r.string()
+			j.Headers[name] = r.string()
+		}
+	}
+	if has := r.take(1); !r.bad && has[0] == 1 {
+		j.Payload = []byte(r.rest)
+	}
+}
+
+// applyOthers adds the fields of the hash beside the job.
+func applyOthers(j *core.Job, fields []any) {
+	for i := 0; i+1 < len(fields); i += 2 {
+		value := text(fields[i+1])
+		switch name := text(fields[i]); name {
+		case "x":
+			j.CancelRequested = true
+		case "d":
+			j.DedupKey = value
+		case "y":
+			j.Result = []byte(value)
+		case "p":
+			j.Payload = []byte(value)
+		default:
+			if header, set := strings.CutPrefix(name, "h:"); set {
+				if j.Headers == nil {
+					j.Headers = map[string]string{}
+				}
+				j.Headers[header] = value
+			} else if header, drop := strings.CutPrefix(name, "H:"); drop {
+				delete(j.Headers, header)
+			}
+		}
+	}
+}
+
+// A lease in Redis is one text, too; lua/lib_job.lua has the places.
+const (
+	leaseFence   = 2
+	leaseClaimed = 18
+	leaseAttempt = 34
+	leaseNonce   = 42
+	leaseNumber  = 63
+	leaseSeq     = 67
+	leaseID      = 84
+	nonceSize    = leaseNumber - leaseNonce - 1
+	tokenSize    = leaseID - 1 - leaseNonce
+)
+
+// lease is what the text of a lease says.
+type lease struct {
+	token, id, owner string
+	fence, seq       int64
+	claimed          time.Time
+	attempt          int
+}
+
+// decodeLease takes the text of a lease apart.
+func decodeLease(s string) (lease, error) {
+	if len(s) < leaseID {
+		return lease{}, badReply("lease", s)
+	}
+	id, owner, _ := strings.Cut(s[leaseID:], "\n")
+	var d digits
+	l := lease{
+		token: s[leaseNonce : leaseID-1], id: id, owner: owner, seq: d.int(s[leaseSeq : leaseID-1]),
+		fence:   d.int(s[leaseFence:leaseClaimed]) + d.int(s[leaseNumber:leaseNumber+3]),
+		claimed: timeOf(d.int(s[leaseClaimed:leaseAttempt])), attempt: int(d.int(s[leaseAttempt:leaseNonce])),
+	}
+	return l, d.err
+}
+
+// token names a lease: the nonce of the claim, the number of the lease in it, and
+// the job's Seq, by which the scripts find the job's place in their sets.
+func tokenOf(nonce string, number int, member string) string {
+	return nonce + "." + numbers[3*number:3*number+3] + "." + member[:seqDigits]
+}
+
+// numbers has the numbers from 000 to 999.
+var numbers = func() string {
+	var all []byte
+	for i := range core.MaxClaimBatch {
+		all = appendDigits(all, int64(i), 3)
+	}
+	return string(all)
+}()
+
+// markOf is what a lease's text must have at leaseNonce to be the holder's.
+func markOf(l core.LeaseRef) string { return l.Token + ":" + l.JobID + "\n" }
+
+// memberOf is the job's name in sorted sets.
+func memberOf(l core.LeaseRef) string {
+	if len(l.Token) != tokenSize {
+		return ":" + l.JobID // of no job: the mark will not fit
+	}
+	return l.Token[tokenSize-seqDigits:] + ":" + l.JobID
+}
+
+// laneOf is the lane a lease is of.
+func laneOf(l core.LeaseRef) string {
+	if l.Group != "" {
+		return "g" + l.Group
+	}
+	return "j" + memberOf(l)
+}

@@ -1,0 +1,226 @@
+-- Ends leases, each by itself.
+-- KEYS: the queue's prefix.
+-- ARGV: nonce, retry?, number of outcomes, whether all just complete, the lane of
+--   each, then for each: mark (token, ':', id, line feed), member, key of the job,
+--   and unless all just complete: flags, [delay], [error, trace], [patch]. Flags
+--   are digits: action, delay?, error?, patch?
+-- Reply: a text with the state of each job as a digit, 'L' for a lost lease.
+-- A script makes its functions anew in each run, so the usual way is written
+-- without, and the rest makes its own when it is needed.
+local call, byte, find, fmt, floor, min = redis.call, string.byte, string.find, string.format, math.floor, math.min
+local Q, n, plain = KEYS[1], tonumber(ARGV[3]), ARGV[4] == '1'
+local m = call('HMGET', Q .. 'm', 'q', 'p', 'i', 'C')
+local t = call('TIME')
+local now = t[1] * 1000000 + t[2]
+local generation = floor(now / GENERATION)
+if ARGV[2] == '1' then
+  local answer = call('HGET', Q .. 'n:' .. fmt('%d', generation), ARGV[1]) or
+    call('HGET', Q .. 'n:' .. fmt('%d', generation - 1), ARGV[1])
+  if answer then return answer end
+end
+local last = tonumber(m[1] or 0)
+if last > now then now = last end
+local nows, cfg = fmt('%d', now), m[4] and cmsgpack.unpack(m[4]) or CONFIG
+local COMPLETE, RETRY, RELEASE, SNOOZE, DEADEN, CANCEL = 49, 50, 51, 52, 53, 54
+
+-- slow: base queue job group die patch {
+local q = context(Q, m, now, nows)
+
+-- free gives the lane of a group whose lease has ended its next turn.
+local function free(lane, tier)
+  local ready, block, l = q.R .. tier, blocked(q, lane), late(q, lane)
+  if call('EXISTS', Q .. lane) == 0 then
+    zrem(ready, lane)
+    hdel(q.T, lane)
+    if not block then zrem(q.Q .. 'i', lane) end
+    if l then hdel(q.Q .. 'D', lane) end
+    return
+  end
+  if block then
+    zrem(ready, lane)
+    return
+  end
+  local due = now
+  if l and l > now then due = max(now, run_at(q, call('ZRANGE', Q .. lane, '0', '0')[1])) end
+  zadd(ready, int(due), lane)
+  hint(q, due)
+end
+
+-- postpone puts a job off by its FailurePolicy; waiting is the state of the wait.
+local function postpone(j, waiting, delay)
+  j.r = now + delay
+  if delay == 0 then waiting = PENDING end
+  set_state(q, j, waiting, delay == 0 and j.place or j.r)
+  save(j)
+  if j.g == '' then return waiting end
+  if delay > 0 and (j.F == 0 and cfg[ONFAIL] or j.F) == SKIP then
+    step_aside(q, j)
+    return waiting
+  end
+  call('ZADD', Q .. j.lane, int(j.place), j.member)
+  if delay > 0 then delayed(q, j.lane, j.r) end
+  return waiting
+end
+
+local function transit(j, action, delay, text, trace, patch_at)
+  if patch_at then apply_patch(q, j, patch_at) end
+  if j.x and action ~= COMPLETE and action ~= DEADEN then action = CANCEL end
+  local failed = action == RETRY or action == DEADEN
+  if failed or text ~= '' and (action == CANCEL or action == SNOOZE) then
+    record_failure(q, j, text, trace, j.owner)
+  end
+  if failed then bump(q, 'f', 1) end
+  if action == COMPLETE then
+    local state = finish(q, j, COMPLETED)
+    emit(q, 'completed', j.id, j.g, j.k, j.a, '', j.owner)
+    return state
+  elseif action == CANCEL then
+    local state = finish(q, j, CANCELLED)
+    emit(q, 'cancelled', j.id, j.g, j.k, j.a, text, j.owner)
+    return state
+  elseif action == DEADEN or action == RETRY and exhausted(j) then
+    return die(q, j, text, j.owner)
+  elseif action == RETRY then
+    local state = postpone(j, RETRYING, delay)
+    emit(q, 'retried', j.id, j.g, j.k, j.a, text, j.owner)
+    return state
+  end
+  j.a = j.a - 1
+  local state = postpone(j, SCHEDULED, action == SNOOZE and delay or 0)
+  emit(q, 'released', j.id, j.g, j.k, j.a, text, j.owner)
+  return state
+end
+
+-- settle does what the fast path below does not.
+local function settle(lane, member, action, delay, text, trace, patch_at)
+  local j = load(q, sub(member, 18))
+  if not j or not j.K then return 'L' end
+  call('HDEL', q.K, lane) -- a first write that is allowed when memory is full
+  local tier, state = sub(j.K, 2, 2), transit(j, action, delay, text, trace, patch_at)
+  j.K = nil
+  if j.g ~= '' then
+    free(lane, tier)
+  elseif state <= RETRYING then
+    local due = max(now, j.r)
+    zadd(q.R .. tier, int(due), lane)
+    hint(q, due)
+  else
+    zrem(q.R .. tier, lane)
+  end
+  return state
+end
+
+return { q = q, settle = settle, free = free, close = close }
+-- }
+
+local leases
+if n <= CHUNK then
+  leases = call('HMGET', Q .. 'K', unpack(ARGV, 5, 4 + n))
+else
+  leases = {}
+  for i = 1, n, CHUNK do
+    local part = call('HMGET', Q .. 'K', unpack(ARGV, 4 + i, min(3 + i + CHUNK, 4 + n)))
+    for k = 1, #part do leases[i + k - 1] = part[k] end
+  end
+end
+
+-- A completed job that is not kept, in a queue without events, takes few commands
+-- when it is plain.
+local quick = cfg[KEEPDONE] <= 0 and cfg[EVENTS] <= 0
+local careful = call('EXISTS', Q .. 'B', Q .. 'D') > 0
+local out, ended, count, drained = {}, {}, 0, 0
+local lanes, members, jobs, dues, away, names = {}, {}, {}, {}, {}, {}
+local tally, due = nil, nil
+local p = 5 + n
+for i = 1, n do
+  local lane, mark, K = ARGV[4 + i], ARGV[p], leases[i]
+  local member, job = ARGV[p + 1], ARGV[p + 2]
+  local action, delay, text, trace, patch_at = COMPLETE, 0, '', '', nil
+  p = p + 3
+  if not plain then
+    local d, e, c
+    action, d, e, c = byte(ARGV[p], 1, 4)
+    p = p + 1
+    if d == 49 then delay = tonumber(ARGV[p]); p = p + 1 end
+    if e == 49 then text, trace = ARGV[p], ARGV[p + 1]; p = p + 2 end
+    if c == 49 then
+      patch_at = p
+      local payload, result = byte(ARGV[p], 1, 2)
+      p = p + 3 + payload - 48 + result - 48 + 2 * ARGV[p + 1] + ARGV[p + 2]
+    end
+  end
+  if not K or ended[lane] or find(K, mark, 43, true) ~= 43 then
+    out[i] = 'L'
+  elseif quick and action == COMPLETE and not patch_at and byte(K) == 112 then
+    ended[lane] = true
+    count = count + 1
+    lanes[count], members[count], jobs[count] = lane, member, job
+    out[i] = '8'
+    local tier = byte(K, 2) - 48
+    if tier > 0 then
+      tally = tally or {}
+      tally[tier] = (tally[tier] or 0) + 1
+    end
+    if byte(lane) ~= 103 then
+      local r = away[tier]
+      if not r then r = {}; away[tier] = r end
+      r[#r + 1] = lane
+    elseif careful then
+      slow().free(lane, tier)
+    elseif call('EXISTS', Q .. lane) == 1 then
+      local r = dues[tier]
+      if not r then r = {}; dues[tier] = r end
+      local k = #r
+      r[k + 1], r[k + 2] = nows, lane
+      due = now
+    else
+      local r = away[tier]
+      if not r then r = {}; away[tier] = r end
+      r[#r + 1] = lane
+      drained = drained + 1
+      names[drained] = lane
+    end
+  else
+    out[i] = slow().settle(lane, member, action, delay, text, trace, patch_at)
+    if out[i] ~= 'L' then ended[lane] = true end
+  end
+end
+
+if count > 0 then
+  for i = 1, count, CHUNK do
+    local k = min(i + CHUNK - 1, count)
+    call('HDEL', Q .. 'K', unpack(lanes, i, k))
+    call('ZREM', Q .. 's3', unpack(members, i, k))
+    call('UNLINK', unpack(jobs, i, k))
+  end
+  for i = 1, drained, CHUNK do
+    call('HDEL', Q .. 'T', unpack(names, i, min(i + CHUNK - 1, drained)))
+    call('ZREM', Q .. 'i', unpack(names, i, min(i + CHUNK - 1, drained)))
+  end
+  for tier, r in pairs(away) do
+    for i = 1, #r, CHUNK do call('ZREM', Q .. 'r' .. tier, unpack(r, i, min(i + CHUNK - 1, #r))) end
+  end
+  for tier, r in pairs(dues) do
+    for i = 1, #r, CHUNK do call('ZADD', Q .. 'r' .. tier, unpack(r, i, min(i + CHUNK - 1, #r))) end
+  end
+  for tier, k in pairs(tally or {}) do call('HINCRBY', Q .. 'c', tier, -k) end
+  local key = Q .. 'd:' .. fmt('%d', floor(now / DAY))
+  if call('HINCRBY', key, 'c', count) == count then call('EXPIRE', key, STATSTTL) end
+end
+if made then
+  if due and (not made.q.due or due < made.q.due) then made.q.due = due end
+  made.close(made.q)
+elseif due and m[3] then
+  call('HDEL', Q .. 'm', 'i')
+  call('PUBLISH', Q .. 'w', 'r')
+end
+local states = table.concat(out)
+if next(ended) then
+  local key = Q .. 'n:' .. fmt('%d', generation)
+  call('HSET', key, ARGV[1], states)
+  if call('HLEN', key) == 1 then
+    call('EXPIRE', key, '60')
+    call('UNLINK', Q .. 'n:' .. fmt('%d', generation - 2))
+  end
+end
+return states

@@ -1,0 +1,164 @@
+package rotaredis
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rota-queue/rota/core"
+)
+
+// Settle ends leases in one round trip; see core.Leaser. When the connection
+// breaks before the answer is there, the call is made again by itself and gives
+// the results of the first time.
+func (b *Backend) Settle(ctx context.Context, queue string, outcomes []core.Outcome) ([]core.SettleResult, error) {
+	if err := core.ValidateOutcomes(queue, outcomes, b.opts.Limits); err != nil {
+		return nil, err
+	}
+	if len(outcomes) == 0 {
+		return nil, b.alive(ctx)
+	}
+	reply, err := b.run(ctx, b.settleCall(queue, outcomes))
+	if err != nil {
+		return nil, err
+	}
+	states := text(reply)
+	if len(states) != len(outcomes) {
+		return nil, badReply("settle", reply)
+	}
+	results := make([]core.SettleResult, len(outcomes))
+	for i := range results {
+		if states[i] == 'L' {
+			results[i].Err = leaseLost(outcomes[i].Lease)
+		} else {
+			results[i].State = core.State(states[i] - '0')
+		}
+	}
+	return results, nil
+}
+
+func leaseLost(l core.LeaseRef) error {
+	return fmt.Errorf("job %q in queue %q: %w", l.JobID, l.Queue, core.ErrLeaseLost)
+}
+
+// settleCall lays out outcomes as lua/settle.lua reads them.
+func (b *Backend) settleCall(queue string, outcomes []core.Outcome) call {
+	plain := true
+	for i := range outcomes {
+		plain = plain && justCompletes(&outcomes[i])
+	}
+	key := b.queueKey(queue)
+	args := append(make([]any, 0, 4+5*len(outcomes)), nonce(), "0", len(outcomes), flag(plain))
+	for i := range outcomes {
+		args = append(args, laneOf(outcomes[i].Lease))
+	}
+	for i := range outcomes {
+		o := &outcomes[i]
+		args = append(args, markOf(o.Lease), memberOf(o.Lease), key+"j:"+o.Lease.JobID)
+		if !plain {
+			args = appendOutcome(args, o)
+		}
+	}
+	return call{script: scriptSettle, keys: []string{key}, args: args, retry: 1, write: true}
+}
+
+// justCompletes tells outcomes that need no more words.
+func justCompletes(o *core.Outcome) bool {
+	return o.Action == core.Complete && emptyPatch(o.Patch)
+}
+
+func appendOutcome(args []any, o *core.Outcome) []any {
+	patched := !emptyPatch(o.Patch)
+	delay := (o.Action == core.Retry || o.Action == core.Snooze) && o.Delay >= time.Microsecond
+	failure := o.Action != core.Complete && (o.Error != "" || o.Trace != "")
+	args = append(args, settleFlags(o.Action, delay, failure, patched))
+	if delay {
+		args = append(args, o.Delay.Microseconds())
+	}
+	if failure {
+		args = append(args, core.CutError(o.Error), core.CutError(o.Trace))
+	}
+	if patched {
+		args = appendPatch(args, o.Patch)
+	}
+	return args
+}
+
+func settleFlags(action core.Action, delay, failure, patched bool) string {
+	if action == core.Complete && !failure && !patched {
+		return "1000"
+	}
+	return string('0'+rune(action)) + flag(delay) + flag(failure) + flag(patched)
+}
+
+func emptyPatch(p core.Patch) bool {
+	return p.Payload == nil && p.Result == nil && len(p.SetHeaders) == 0 && len(p.DropHeaders) == 0
+}
+
+// appendPatch lays out a patch as lua/lib_patch.lua reads it.
+func appendPatch(args []any, p core.Patch) []any {
+	args = append(args, flag(p.Payload != nil)+flag(p.Result != nil), len(p.SetHeaders), len(p.DropHeaders))
+	if p.Payload != nil {
+		args = append(args, p.Payload)
+	}
+	if p.Result != nil {
+		args = append(args, p.Result)
+	}
+	for name, value := range p.SetHeaders {
+		args = append(args, name, value)
+	}
+	for _, name := range p.DropHeaders {
+		args = append(args, name)
+	}
+	return args
+}
+
+// Extend prolongs leases in one round trip; see core.Leaser.
+func (b *Backend) Extend(ctx context.Context, queue string, leases []core.LeaseRef, lease time.Duration) ([]core.Extension, error) {
+	if err := core.ValidateExtend(queue, leases, lease); err != nil {
+		return nil, err
+	}
+	if len(leases) == 0 {
+		return nil, b.alive(ctx)
+	}
+	args := append(make([]any, 0, 1+3*len(leases)), micros(lease))
+	for _, l := range leases {
+		args = append(args, laneOf(l), markOf(l), l.JobID)
+	}
+	reply, err := b.run(ctx, call{script: scriptExtend, keys: []string{b.queueKey(queue)}, args: args})
+	if err != nil {
+		return nil, err
+	}
+	parts := list(reply)
+	if len(parts) != len(leases)+1 {
+		return nil, badReply("extend", reply)
+	}
+	results := make([]core.Extension, len(leases))
+	for i, v := range parts[1:] {
+		if number(v) == 0 {
+			results[i].Err = leaseLost(leases[i])
+		} else {
+			results[i] = core.Extension{Until: timeOf(number(parts[0])), CancelRequested: number(v) == 2}
+		}
+	}
+	return results, nil
+}
+
+// Save changes a running job; see core.Leaser.
+func (b *Backend) Save(ctx context.Context, lease core.LeaseRef, patch core.Patch) error {
+	if err := patch.Validate(b.opts.Limits); err != nil {
+		return err
+	}
+	if err := core.CheckQueue(lease.Queue); err != nil {
+		return err
+	}
+	args := appendPatch([]any{laneOf(lease), markOf(lease), lease.JobID}, patch)
+	reply, err := b.run(ctx, call{script: scriptSave, keys: []string{b.queueKey(lease.Queue)}, args: args})
+	if err != nil {
+		return err
+	}
+	if number(reply) == 0 {
+		return leaseLost(lease)
+	}
+	return nil
+}
