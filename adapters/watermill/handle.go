@@ -121,7 +121,10 @@ func (s *subscription) late(ctx context.Context, task *worker.Task, msg *message
 		s.overtaken.Go(func() { s.watch(task.Job, msg) })
 		return cause
 	}
-	msg.Nack() // so that a late Ack answers false
+	if !msg.Nack() { // so that a late Ack answers false; this one came just in time
+		s.acked(task.Job)
+		return nil
+	}
 	return s.unanswered(task, msg, cause, cause)
 }
 

@@ -103,6 +103,9 @@ func (b *Backend) DeleteQueue(ctx context.Context, queue string, force bool) err
 		v := append(list(reply), nil, nil) // never too short
 		switch number(v[0]) {
 		case -1:
+			if err := b.unlist(ctx, queue); err != nil {
+				return err
+			}
 			return notFound("queue", queue)
 		case -2:
 			return fmt.Errorf("queue %q holds %d unfinished jobs: %w", queue, number(v[1]), core.ErrQueueNotEmpty)

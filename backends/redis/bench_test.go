@@ -3,6 +3,7 @@ package rotaredis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -177,6 +178,74 @@ func BenchmarkClaimBacklog(b *testing.B) {
 			if err := back.DeleteQueue(ctx, queue, true); err != nil {
 				b.Fatal(err)
 			}
+		})
+	}
+}
+
+// BenchmarkScripts reads from the server's slow log how long it takes for each
+// script, by job: on a busy machine the median says more than a mean, and the
+// minimum what the script itself costs. One operation is one job.
+func BenchmarkScripts(b *testing.B) {
+	for _, c := range []struct{ batch, groups int }{{1, 1000}, {32, 1000}, {32, 0}, {100, 1000}, {1000, 1000}} {
+		b.Run(fmt.Sprintf("batch=%d/groups=%d", c.batch, c.groups), func(b *testing.B) {
+			server := testserver.Redis(b, testserver.Args("--slowlog-log-slower-than", "0", "--slowlog-max-len", "100000"))
+			back := open(b, server.URL(), Options{})
+			publishAll(b, back, grouped("q", b.N, c.groups, 50), c.batch)
+			for done := 0; done < b.N; {
+				done += claimAndSettle(b, back, "q", c.batch)
+			}
+			logs, err := back.client.SlowLogGet(context.Background(), 100_000).Result()
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, s := range []*script{scriptPublishPlain, scriptClaim, scriptSettle} {
+				var times []time.Duration
+				for _, l := range logs {
+					if len(l.Args) > 1 && l.Args[1] == s.sha && l.Duration > 20*time.Microsecond { // less is NOSCRIPT
+						times = append(times, l.Duration)
+					}
+				}
+				if len(times) == 0 {
+					continue
+				}
+				slices.Sort(times)
+				per := float64(min(c.batch, b.N)) * 1000
+				b.ReportMetric(float64(times[0].Nanoseconds())/per, s.op+"-min-us/job")
+				b.ReportMetric(float64(times[len(times)/2].Nanoseconds())/per, s.op+"-median-us/job")
+			}
+		})
+	}
+}
+
+// BenchmarkMemory tells what a waiting job takes in the server's memory.
+func BenchmarkMemory(b *testing.B) {
+	for _, c := range []struct{ groups, payload int }{{0, 50}, {100, 50}, {b.N, 50}, {1000, 1000}} {
+		name := fmt.Sprintf("groups=%d/payload=%d", c.groups, c.payload)
+		if c.groups == b.N {
+			name = fmt.Sprintf("groups=all/payload=%d", c.payload)
+		}
+		b.Run(name, func(b *testing.B) {
+			server := testserver.Redis(b)
+			back := open(b, server.URL(), Options{})
+			used := func() float64 {
+				info, err := back.client.Info(context.Background(), "memory").Result()
+				if err != nil {
+					b.Fatal(err)
+				}
+				n, err := strconv.ParseFloat(parseFacts(info)["used_memory"], 64)
+				if err != nil {
+					b.Fatal(err)
+				}
+				return n
+			}
+			groups := c.groups
+			if groups == 1 {
+				groups = b.N
+			}
+			publishAll(b, back, grouped("warm", 1000, 10, 0), 1000)
+			before := used()
+			publishAll(b, back, grouped("q", b.N, groups, c.payload), 1000)
+			b.ReportMetric((used()-before)/float64(b.N), "bytes/job")
 		})
 	}
 }

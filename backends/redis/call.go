@@ -64,7 +64,7 @@ func (b *Backend) insist(ctx context.Context, c call) (any, error) {
 		}
 	}
 	if err != nil {
-		return nil, storeError(c.script.name, err)
+		return nil, storeError(c.script.op, err)
 	}
 	return reply, nil
 }

@@ -80,26 +80,29 @@ func decodeClaim(req core.ClaimRequest, nonce string, reply any) (core.ClaimResu
 	if len(jobs) > 0 {
 		res.Leases = make([]core.Lease, len(jobs)/2)
 	}
+	// One allocation for what all leases point to.
+	held := make([]struct {
+		job   core.Job
+		lease core.LeaseInfo
+	}, len(res.Leases))
 	for i := range res.Leases {
-		member := text(jobs[2*i])
-		l, err := decodeClaimed(req.Queue, member, text(jobs[2*i+1]), special[int64(i+1)])
-		if err != nil {
+		l, j, member := &res.Leases[i], &held[i].job, text(jobs[2*i])
+		if err := decodeClaimed(j, req.Queue, member, text(jobs[2*i+1]), special[int64(i+1)]); err != nil {
 			return core.ClaimResult{}, err
 		}
 		if number(v[0]) == claimFresh {
 			l.Token, l.Fence = tokenOf(nonce, i, member), number(v[4])+int64(i)
-			l.Job.Attempt++
+			j.Attempt++
 		} else {
 			old, err := decodeLease(text(append(list(v[4]), make([]any, i+1)...)[i])) // never too short
 			if err != nil {
 				return core.ClaimResult{}, err
 			}
-			l.Token, l.Fence, l.Job.Attempt = old.token, old.fence, old.attempt
+			l.Token, l.Fence, j.Attempt = old.token, old.fence, old.attempt
 		}
-		l.Until = until
-		l.Job.State, l.Job.ClaimedAt = core.StateRunning, now
-		l.Job.Lease = &core.LeaseInfo{Owner: req.Owner, Until: until, Fence: l.Fence}
-		res.Leases[i] = l
+		l.Queue, l.Group, l.JobID, l.Until, l.Job = req.Queue, j.Group, j.ID, until, j
+		j.State, j.ClaimedAt, j.Lease = core.StateRunning, now, &held[i].lease
+		held[i].lease = core.LeaseInfo{Owner: req.Owner, Until: until, Fence: l.Fence}
 	}
 	return res, nil
 }
@@ -108,22 +111,20 @@ func decodeClaim(req core.ClaimRequest, nonce string, reply any) (core.ClaimResu
 // of a sorted set.
 const seqDigits = 16
 
-// decodeClaimed makes a lease of a job as the reply has it; special are its other
-// things and failures, if there are any.
-func decodeClaimed(queue, member, job string, special []any) (core.Lease, error) {
+// decodeClaimed fills in a job as the reply has it; special are its other things
+// and failures, if there are any.
+func decodeClaimed(j *core.Job, queue, member, job string, special []any) error {
 	if len(member) <= seqDigits+1 {
-		return core.Lease{}, badReply("claim", member)
+		return badReply("claim", member)
 	}
 	var others, failures []any
 	if special != nil {
 		others, failures = list(special[1]), list(special[2])
 	}
-	j, err := decodeJob(queue, member[seqDigits+1:], job, others)
-	if err != nil {
-		return core.Lease{}, err
+	if err := decodeJob(j, queue, member[seqDigits+1:], job, others); err != nil {
+		return err
 	}
-	if j.Failures, err = decodeFailures(failures); err != nil {
-		return core.Lease{}, err
-	}
-	return core.Lease{LeaseRef: core.LeaseRef{Queue: queue, Group: j.Group, JobID: j.ID}, Job: j}, nil
+	var err error
+	j.Failures, err = decodeFailures(failures)
+	return err
 }

@@ -30,7 +30,8 @@ func decodeView(queue string, v any) (*core.Job, error) {
 	if len(parts) != 6 {
 		return nil, badReply("view", v)
 	}
-	j, err := decodeJob(queue, text(parts[0]), text(parts[1]), list(parts[2]))
+	j := &core.Job{}
+	err := decodeJob(j, queue, text(parts[0]), text(parts[1]), list(parts[2]))
 	if err != nil {
 		return nil, err
 	}

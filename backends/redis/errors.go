@@ -71,6 +71,8 @@ func storeError(op string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("redis: %s: %w", op, err)
+	case errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("redis: %s: %w: %w", op, core.ErrClosed, err)
 	case errors.Is(err, redis.ErrPoolTimeout):
 		return fmt.Errorf("redis: %s: %w: all connections of the pool are in use, nothing was done: %w", op, core.ErrUnavailable, err)
 	}

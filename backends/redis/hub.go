@@ -25,10 +25,11 @@ type hub struct {
 	mu      sync.Mutex
 	topics  map[string]*topic
 	conn    *redis.PubSub
-	running sync.WaitGroup
-	active  bool
 	closed  bool
 	pending map[string]int // subscribes sent on conn and not yet confirmed
+	// active tells that listen runs; listening is closed when its last run ends.
+	active    bool
+	listening chan struct{}
 }
 
 // topic is a channel somebody listens to.
@@ -66,8 +67,9 @@ func (h *hub) add(s *subscription) []<-chan struct{} {
 	}
 	conn, start := h.conn, !h.active && len(h.topics) > 0
 	if start {
-		h.active = true
+		h.active, h.listening = true, make(chan struct{})
 	}
+	listening := h.listening
 	if conn != nil {
 		for _, channel := range fresh {
 			h.pending[channel]++
@@ -75,7 +77,7 @@ func (h *hub) add(s *subscription) []<-chan struct{} {
 	}
 	h.mu.Unlock()
 	if start {
-		h.running.Go(h.listen)
+		go h.listen(listening)
 	} else if conn != nil && len(fresh) > 0 {
 		_ = conn.Subscribe(context.Background(), fresh...) // on an error, listen connects again
 	}
@@ -113,16 +115,19 @@ func (h *hub) remove(s *subscription) {
 func (h *hub) close() {
 	h.mu.Lock()
 	h.closed = true
-	conn := h.conn
+	conn, listening := h.conn, h.listening
 	h.mu.Unlock()
 	if conn != nil {
 		_ = conn.Close()
 	}
-	h.running.Wait()
+	if listening != nil {
+		<-listening
+	}
 }
 
-// listen keeps a connection as long as there are channels.
-func (h *hub) listen() {
+// listen keeps a connection as long as there are channels, and then closes done.
+func (h *hub) listen(done chan<- struct{}) {
+	defer close(done)
 	for failures := 0; ; failures++ {
 		conn, ok := h.connect()
 		if !ok {

@@ -115,18 +115,18 @@ func appendDigits(t []byte, n int64, width int) []byte {
 	return append(t, s...)
 }
 
-// decodeJob makes a job of its text and of the other things kept of it.
-func decodeJob(queue, id, text string, others []any) (*core.Job, error) {
+// decodeJob fills in a job from its text and the other things kept of it.
+func decodeJob(j *core.Job, queue, id, text string, others []any) error {
 	r := reader{rest: text}
 	head := r.take(headSize)
 	if r.bad {
-		return nil, damaged(queue, id)
+		return damaged(queue, id)
 	}
 	var d digits
 	group := r.take(int(d.int(head[atLengths : atLengths+3])))
 	kind := r.take(int(d.int(head[atLengths+3:])))
 	seq := d.int(head[atSeq:atTier])
-	j := &core.Job{
+	*j = core.Job{
 		ID: id, Queue: queue, Group: group, Kind: kind, Seq: seq, CreatedAt: timeOf(seq), RunAt: timeOf(seq),
 		State: stateOf(head[atState]), Attempt: int(d.int(head[atAttempt:atClaimed])),
 		Priority: int(head[atTier] - '0'), MaxAttempts: int(d.int(head[atAttempts:atOnFailure])),
@@ -155,10 +155,10 @@ func decodeJob(queue, id, text string, others []any) (*core.Job, error) {
 	}
 	r.contents(j)
 	if r.bad || d.err != nil {
-		return nil, damaged(queue, id)
+		return damaged(queue, id)
 	}
 	applyOthers(j, others)
-	return j, nil
+	return nil
 }
 
 // stateOf reads a state; 0 is pending, too.
@@ -306,21 +306,31 @@ var numbers = func() string {
 	return string(all)
 }()
 
-// markOf is what a lease's text must have at leaseNonce to be the holder's.
-func markOf(l core.LeaseRef) string { return l.Token + ":" + l.JobID + "\n" }
-
-// memberOf is the job's name in sorted sets.
-func memberOf(l core.LeaseRef) string {
-	if len(l.Token) != tokenSize {
-		return ":" + l.JobID // of no job: the mark will not fit
-	}
-	return l.Token[tokenSize-seqDigits:] + ":" + l.JobID
+// leaseNames is what the scripts know a lease by.
+type leaseNames struct {
+	lane   string // the lane it is of
+	mark   string // what its text has at leaseNonce if it is still the holder's
+	member string // the job's name in sorted sets
+	job    string // the job's key
 }
 
-// laneOf is the lane a lease is of.
-func laneOf(l core.LeaseRef) string {
-	if l.Group != "" {
-		return "g" + l.Group
+// namesOf makes the names with one allocation, as there are many. queueKey is the
+// prefix of the queue.
+func namesOf(l core.LeaseRef, queueKey string) leaseNames {
+	seq := "" // of no job: the mark will not fit
+	if len(l.Token) == tokenSize {
+		seq = l.Token[tokenSize-seqDigits:]
 	}
-	return "j" + memberOf(l)
+	var all string
+	lane := 1 + len(l.Group)
+	if l.Group != "" {
+		all = "g" + l.Group + l.Token + ":" + l.JobID + "\n" + queueKey + "j:" + l.JobID
+	} else {
+		all = "j" + seq + ":" + l.JobID + l.Token + ":" + l.JobID + "\n" + queueKey + "j:" + l.JobID
+		lane = 1 + len(seq) + 1 + len(l.JobID)
+	}
+	mark := lane + len(l.Token) + 1 + len(l.JobID) + 1
+	n := leaseNames{lane: all[:lane], mark: all[lane:mark], job: all[mark:]}
+	n.member = n.mark[len(l.Token)-len(seq) : len(n.mark)-1]
+	return n
 }

@@ -114,6 +114,7 @@ func dial(raw string) (redis.UniversalClient, error) {
 	if !u.Query().Has("protocol") {
 		opts.Protocol = 2 // its replies are cheaper to read, and nothing of 3 is used
 	}
+	opts.DialerRetries = 1 // the backend tries again itself
 	opts.DisableIdentity = true
 	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(opts), nil
@@ -135,6 +136,7 @@ func clusterOf(lone *redis.Client) *redis.ClusterClient {
 
 func tuneCluster(opts *redis.ClusterOptions) {
 	opts.Protocol = 2
+	opts.DialerRetries = 1
 	opts.DisableIdentity = true
 	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }

@@ -22,7 +22,7 @@ func (b *Backend) PutRecord(ctx context.Context, put core.PutRecord) (core.Recor
 		return core.Record{}, err
 	}
 	reply, err := b.inSpace(ctx, scriptRecordPut, put.Space,
-		put.Key, put.Value, micros(put.TTL), int(put.When), put.Version, nonce())
+		put.Key, string(put.Value), micros(put.TTL), int(put.When), put.Version, nonce())
 	if err != nil {
 		return core.Record{}, err
 	}

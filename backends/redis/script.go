@@ -28,7 +28,7 @@ var luaFiles embed.FS
 // anew in every run, and these only when it needs them. The server keeps the text
 // by its SHA1.
 type script struct {
-	name, text, sha string
+	op, text, sha string
 	// again tells that running the script a second time, because the answer to
 	// the first was lost, does no harm.
 	again bool
@@ -79,7 +79,8 @@ func newScript(name string, again bool) *script {
 	}
 	text = constants(withoutComments(text))
 	sum := sha1.Sum([]byte(text))
-	return &script{name: name, text: text, sha: hex.EncodeToString(sum[:]), again: again}
+	op := strings.ReplaceAll(strings.TrimSuffix(name, "_plain"), "_", " ") // for errors
+	return &script{op: op, text: text, sha: hex.EncodeToString(sum[:]), again: again}
 }
 
 // directive finds "-- name: value" in the first line.
@@ -138,7 +139,7 @@ func newConstants() func(string) string {
 		"DAY":             "86400000000",
 		"STATSTTL":        strconv.Itoa((core.StatsDays + 1) * 86400),
 		"CHUNK":           "4000",
-		"REPLYBYTES":      "67108864", // enough for one claim
+		"REPLYBYTES":      "33554432", // enough for one claim
 		"PAGEBYTES":       "16777216", // enough for one page of a listing
 		"GONE":            strconv.Itoa(int(core.StateGone)),
 	}

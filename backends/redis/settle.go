@@ -49,14 +49,15 @@ func (b *Backend) settleCall(queue string, outcomes []core.Outcome) call {
 	}
 	key := b.queueKey(queue)
 	args := append(make([]any, 0, 4+5*len(outcomes)), nonce(), "0", len(outcomes), flag(plain))
+	names := make([]leaseNames, len(outcomes)) // the client takes pointers, which spares an allocation each
 	for i := range outcomes {
-		args = append(args, laneOf(outcomes[i].Lease))
+		names[i] = namesOf(outcomes[i].Lease, key)
+		args = append(args, &names[i].lane)
 	}
 	for i := range outcomes {
-		o := &outcomes[i]
-		args = append(args, markOf(o.Lease), memberOf(o.Lease), key+"j:"+o.Lease.JobID)
+		args = append(args, &names[i].mark, &names[i].member, &names[i].job)
 		if !plain {
-			args = appendOutcome(args, o)
+			args = appendOutcome(args, &outcomes[i])
 		}
 	}
 	return call{script: scriptSettle, keys: []string{key}, args: args, retry: 1, write: true}
@@ -98,11 +99,12 @@ func emptyPatch(p core.Patch) bool {
 // appendPatch lays out a patch as lua/lib_patch.lua reads it.
 func appendPatch(args []any, p core.Patch) []any {
 	args = append(args, flag(p.Payload != nil)+flag(p.Result != nil), len(p.SetHeaders), len(p.DropHeaders))
+	// Copies: the call may outlast its caller, see await.
 	if p.Payload != nil {
-		args = append(args, p.Payload)
+		args = append(args, string(p.Payload))
 	}
 	if p.Result != nil {
-		args = append(args, p.Result)
+		args = append(args, string(p.Result))
 	}
 	for name, value := range p.SetHeaders {
 		args = append(args, name, value)
@@ -122,10 +124,12 @@ func (b *Backend) Extend(ctx context.Context, queue string, leases []core.LeaseR
 		return nil, b.alive(ctx)
 	}
 	args := append(make([]any, 0, 1+3*len(leases)), micros(lease))
+	key := b.queueKey(queue)
 	for _, l := range leases {
-		args = append(args, laneOf(l), markOf(l), l.JobID)
+		n := namesOf(l, key)
+		args = append(args, n.lane, n.mark, l.JobID)
 	}
-	reply, err := b.run(ctx, call{script: scriptExtend, keys: []string{b.queueKey(queue)}, args: args})
+	reply, err := b.run(ctx, call{script: scriptExtend, keys: []string{key}, args: args})
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +156,10 @@ func (b *Backend) Save(ctx context.Context, lease core.LeaseRef, patch core.Patc
 	if err := core.CheckQueue(lease.Queue); err != nil {
 		return err
 	}
-	args := appendPatch([]any{laneOf(lease), markOf(lease), lease.JobID}, patch)
-	reply, err := b.run(ctx, call{script: scriptSave, keys: []string{b.queueKey(lease.Queue)}, args: args})
+	key := b.queueKey(lease.Queue)
+	n := namesOf(lease, key)
+	args := appendPatch([]any{n.lane, n.mark, lease.JobID}, patch)
+	reply, err := b.run(ctx, call{script: scriptSave, keys: []string{key}, args: args})
 	if err != nil {
 		return err
 	}

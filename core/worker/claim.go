@@ -168,38 +168,20 @@ func (q *queue) dispatch(lease core.Lease, sent, now time.Time) {
 	w := q.w
 	t := newTask(q, lease, sent)
 	switch {
-	case w.isStopping():
-		q.skip(t, core.Outcome{Action: core.Release})
 	case t.late():
-		q.skip(t, core.Outcome{Action: core.Dead, Error: "the deadline of the job passed before it could start"})
+		q.leases.enterIdle(t)
+		t.outcome.Action, t.outcome.Error = core.Dead, "the deadline of the job passed before it could start"
+		q.settle(t)
+	case !q.leases.enter(t, now):
+		q.log.Warn("rota worker: an earlier run of this group, which lost its lease, has not returned yet: the job is put off",
+			"job", t.Job.ID, "group", t.Job.Group)
+		t.outcome.Action, t.outcome.Delay = core.Snooze, w.cfg.PollInterval
+		q.settle(t)
 	default:
-		t.ctx = taskContext{task: t}
-		t.ctx.Context, t.cancel = context.WithCancelCause(w.base)
-		if !q.leases.enter(t, now) {
-			q.log.Warn("rota worker: an earlier run of this group, which lost its lease, has not returned yet: the job is put off",
-				"job", t.Job.ID, "group", t.Job.Group)
-			t.cancel(nil)
-			q.settle(t, core.Outcome{Action: core.Snooze, Delay: w.cfg.PollInterval})
-			return
-		}
 		w.running.Add(1)
 		w.starting.Add(1)
 		go t.run()
 	}
-}
-
-// skip settles a lease whose handler is not called.
-func (q *queue) skip(t *Task, o core.Outcome) {
-	q.leases.enterIdle(t)
-	q.settle(t, o)
-}
-
-// settle hands an outcome to the settler, for a task whose handler is not called.
-func (q *queue) settle(t *Task, o core.Outcome) {
-	o.Lease = t.outcome.Lease
-	t.outcome = o
-	q.w.unsettled.Add(1)
-	q.settler.add(t)
 }
 
 // free is the number of groups that may be claimed now: the free slots, unless

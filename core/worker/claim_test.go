@@ -192,14 +192,19 @@ func TestListeningIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &wakeless{fake: &fake{wakes: make(chan core.Wake)}}
 		w := start(t, b, worker.Config{PollInterval: time.Hour, Handler: nothing})
+		synctest.Wait()
+		b.addMany(1) // nobody hears of it, so the worker looks as it begins to listen
 		pass(time.Minute)
+		if s := w.Stats(); s.Completed != 1 {
+			t.Errorf("%+v", s)
+		}
 		if n := b.tries.Load(); n != 7 {
 			t.Errorf("%d tries", n)
 		}
 		b.addMany(1)
 		b.wakes <- core.Wake{Kind: core.WakeReady, Queue: "q"}
 		synctest.Wait()
-		if s := w.Stats(); s.Completed != 1 {
+		if s := w.Stats(); s.Completed != 2 {
 			t.Errorf("%+v", s)
 		}
 		stop(t, w)

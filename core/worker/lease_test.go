@@ -166,6 +166,29 @@ func TestALeaseThatCanNotBeExtendedEndsByTheLocalClock(t *testing.T) {
 	}
 }
 
+// In the moment of its end a lease is over, whoever comes first.
+func TestAnOutcomeAtTheEndOfItsLeaseIsNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{onExtend: unavailable[[]core.LeaseRef, []core.Extension]}
+		f.onClaim = func(_ context.Context, _ core.ClaimRequest, do func() core.ClaimResult) (core.ClaimResult, error) {
+			if f.claimCount() > 1 {
+				return core.ClaimResult{}, core.ErrUnavailable
+			}
+			return do(), nil
+		}
+		f.addMany(100)
+		w := start(t, f, worker.Config{Concurrency: 100, Handler: handle(func(_ context.Context, task *worker.Task) error {
+			time.Sleep(time.Until(task.LeaseEnd()))
+			return nil
+		})})
+		pass(time.Minute)
+		if s := w.Stats(); s.LeasesLost != 100 || s.OutcomesLost != 100 || len(f.actions()) != 0 {
+			t.Errorf("%+v", s)
+		}
+		stop(t, w)
+	})
+}
+
 func TestALostHeartbeatOrTwoDoNotLoseTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -214,7 +237,7 @@ func TestMaxHandlingLetsTheLeaseRunOut(t *testing.T) {
 		f, h := &fake{}, &waits{}
 		f.add("g", &core.Job{})
 		w := start(t, f, worker.Config{Handler: h, MaxHandling: 5 * time.Minute})
-		pass(5*time.Minute + 31*time.Second)
+		pass(5*time.Minute + 33*time.Second) // with a poll
 		h.check(t, core.ErrLeaseLost, 5*time.Minute, 5*time.Minute+30*time.Second)
 		if n := h.runs.Load(); n != 2 {
 			t.Errorf("%d runs; the job should have been claimed again", n)

@@ -82,7 +82,7 @@ func (l *leases) leave(t *Task, now time.Time) (held, cancelled bool) {
 	l.mu.Lock()
 	delete(l.handlers, t.lane())
 	overdue := !now.Before(t.end) && l.markLost(t)
-	held = t.stage == running
+	held, cancelled = t.stage == running, t.cancelled
 	if held {
 		t.stage = settling
 	} else {
@@ -92,7 +92,7 @@ func (l *leases) leave(t *Task, now time.Time) (held, cancelled bool) {
 	if overdue {
 		l.onLost(t)
 	}
-	return held, t.cancelled
+	return held, cancelled
 }
 
 // drop forgets a task that was settled or given up.
@@ -103,16 +103,15 @@ func (l *leases) drop(t *Task) {
 	t.stage = ended
 }
 
-// lose notes that the store gave the lease of a running task to someone else. It
-// reports false when the handler has returned or the loss was known.
-func (l *leases) lose(t *Task) bool {
+// lose notes that the store said that the lease is stale. For a task whose handler
+// has returned it means nothing.
+func (l *leases) lose(t *Task) {
 	l.mu.Lock()
 	done := l.markLost(t)
 	l.mu.Unlock()
 	if done {
 		l.onLost(t)
 	}
-	return done
 }
 
 // extended notes a new end of the lease.

@@ -132,6 +132,25 @@ func TestAHandlerThatSettledByItselfIsNotSettledAgain(t *testing.T) {
 	})
 }
 
+// The heartbeat finds the lease gone that the handler has just settled itself:
+// that is no loss of an outcome.
+func TestAHandlerThatSettledByItselfBeforeAHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.add("g", &core.Job{})
+		w := start(t, f, worker.Config{Handler: handle(func(ctx context.Context, task *worker.Task) error {
+			f.settle([]core.Outcome{{Lease: task.Lease(), Action: core.Complete}})
+			<-ctx.Done()
+			return worker.AlreadySettled()
+		})})
+		pass(time.Minute)
+		if s := w.Stats(); s.OutcomesLost != 0 || s.LeasesLost != 1 || s.Running != 0 {
+			t.Errorf("%+v", s)
+		}
+		stop(t, w)
+	})
+}
+
 func TestResultAndHeadersGoWithTheOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}

@@ -77,17 +77,22 @@ func (t *Task) finish(err error) {
 		t.endTimer()
 	}
 	switch {
-	case !held:
-		q.zombie(t, err)
-	case t.decide(err, cause, cancelled):
-		q.w.unsettled.Add(1)
-		q.settler.add(t)
-	default: // the handler has settled the lease itself
+	case !t.decide(err, cause, cancelled): // the handler has settled the lease itself
 		q.leases.drop(t)
 		q.observe(t, 0, core.StateUnknown, nil)
 		q.hint()
+	case held:
+		q.settle(t)
+	default:
+		q.zombie(t, err)
 	}
 	q.w.slotFree()
+}
+
+// settle hands the outcome to the settler.
+func (q *queue) settle(t *Task) {
+	q.w.unsettled.Add(1)
+	q.settler.add(t)
 }
 
 // zombie notes the end of a handler whose lease was lost before: what it returned

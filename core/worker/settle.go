@@ -34,7 +34,8 @@ type settler struct {
 	pending []*Task
 	calls   [maxSenders]time.Time // when each sender's call began; zero: no sender
 	slow    *time.Timer           // looks after outcomes that wait for a slow call
-	resting bool                  // a sender waits after a failure, for all
+	looking bool                  // slow is set
+	resting bool                  // a sender waits after a failure: no new ones
 	backoff backoff
 	closed  bool
 }
@@ -69,9 +70,7 @@ func (s *settler) callSender() {
 	}
 	now := time.Now()
 	if wait := slowSettle - now.Sub(latest); !latest.IsZero() && wait > 0 {
-		if len(s.pending) == 1 { // else the timer runs already
-			s.lookAgain(wait)
-		}
+		s.lookAgain(wait)
 		return
 	}
 	if place >= 0 {
@@ -80,7 +79,12 @@ func (s *settler) callSender() {
 	}
 }
 
+// lookAgain makes callSender be called after wait. Called with the lock.
 func (s *settler) lookAgain(wait time.Duration) {
+	if s.looking {
+		return
+	}
+	s.looking = true
 	if s.slow != nil {
 		s.slow.Reset(wait)
 		return
@@ -88,6 +92,7 @@ func (s *settler) lookAgain(wait time.Duration) {
 	s.slow = time.AfterFunc(wait, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.looking = false
 		s.callSender()
 	})
 }

@@ -234,13 +234,14 @@ func TestClaimsStopWhenOutcomesPileUp(t *testing.T) {
 	})
 }
 
-// During an outage only one sender tries, however many calls were in flight as it
-// began.
+// During an outage one sender tries for all, however many calls were in flight as
+// it began.
 func TestOneSenderTriesDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
-		var outage atomic.Bool
+		var outage, slow atomic.Bool
 		outage.Store(true)
+		slow.Store(true)
 		var calls, inside, most atomic.Int32
 		f.onSettle = func(_ context.Context, _ []core.Outcome, do func() []core.SettleResult) ([]core.SettleResult, error) {
 			calls.Add(1)
@@ -249,29 +250,56 @@ func TestOneSenderTriesDuringAnOutage(t *testing.T) {
 			if !outage.Load() {
 				return do(), nil
 			}
-			time.Sleep(200 * time.Millisecond)
+			if slow.Load() {
+				time.Sleep(200 * time.Millisecond)
+			}
 			return nil, core.ErrUnavailable
 		}
-		f.addMany(100)
+		f.addMany(300) // more than a hundred of them return in the second part
 		var n atomic.Int64
-		w := start(t, f, worker.Config{Concurrency: 100, Handler: handle(func(context.Context, *worker.Task) error {
-			time.Sleep(time.Duration(n.Add(1)) * 10 * time.Millisecond)
+		w := start(t, f, worker.Config{Concurrency: 300, Handler: handle(func(context.Context, *worker.Task) error {
+			time.Sleep(time.Duration(n.Add(1)) * 50 * time.Millisecond)
 			return nil
 		})})
 		pass(5 * time.Second)
 		if most.Load() != 4 {
 			t.Errorf("%d calls at once as the outage began, want 4", most.Load())
 		}
+		slow.Store(false)
+		pass(time.Second)
 		calls.Store(0)
 		most.Store(0)
 		pass(15 * time.Second)
-		if most.Load() != 1 || calls.Load() < 12 || calls.Load() > 25 {
+		if most.Load() != 1 || calls.Load() < 14 || calls.Load() > 31 {
 			t.Errorf("%d calls in 15 s, %d at once", calls.Load(), most.Load())
 		}
 		outage.Store(false)
 		pass(3 * time.Second)
-		if s := w.Stats(); s.Completed != 100 || s.OutcomesLost != 0 {
+		if s := w.Stats(); s.Completed != 300 || s.OutcomesLost != 0 {
 			t.Errorf("%+v", s)
+		}
+		stop(t, w)
+	})
+}
+
+// A slot does not wait for the outcome to be written.
+func TestASlotIsFreeAsSoonAsItsHandlerHasReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.onSettle = func(_ context.Context, _ []core.Outcome, do func() []core.SettleResult) ([]core.SettleResult, error) {
+			time.Sleep(time.Second)
+			return do(), nil
+		}
+		f.addMany(100)
+		var ran atomic.Int32
+		w := start(t, f, worker.Config{Concurrency: 1, Handler: handle(func(context.Context, *worker.Task) error {
+			time.Sleep(time.Millisecond)
+			ran.Add(1)
+			return nil
+		})})
+		pass(100 * time.Millisecond)
+		if ran.Load() != 100 {
+			t.Errorf("%d of 100 handlers have run", ran.Load())
 		}
 		stop(t, w)
 	})

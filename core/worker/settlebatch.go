@@ -67,7 +67,8 @@ func (q *queue) refuse(t *Task, err error) []*Task {
 		"job", t.Job.ID, "kind", t.Job.Kind, "action", t.outcome.Action.String(), "error", err)
 	text := fmt.Sprintf("the store refused to %s the job: %v", t.outcome.Action, err)
 	t.refused = true
-	t.outcome = core.Outcome{Lease: t.outcome.Lease, Action: core.Dead, Error: clean(text)}
+	o := &t.outcome // its Lease is read by others and stays
+	o.Action, o.Delay, o.Error, o.Trace, o.Patch = core.Dead, 0, clean(text), "", core.Patch{}
 	return q.settleBatch([]*Task{t})
 }
 

@@ -76,13 +76,12 @@ func isClosed(c <-chan struct{}) bool {
 
 // supervise leads the worker through its end. It owns all other goroutines but
 // those of handlers that never return.
-func (w *Worker) supervise(ctx context.Context, endPurge context.CancelFunc) {
+func (w *Worker) supervise(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		w.beginStop()
 	case <-w.stopping:
 	}
-	endPurge()
 	if !w.await(w.cfg.StopTimeout, w.hurry) {
 		for _, q := range w.queues {
 			q.leases.cancelAll(ErrStopping)

@@ -233,7 +233,7 @@ func TestAWorkerThatIsCutOff(t *testing.T) {
 		h := &waits{}
 		first := start(t, line, worker.Config{Handler: h, Owner: "first"})
 		add(t, store, core.NewJob{ID: "j", Group: "g"})
-		pass(time.Second)
+		pass(time.Minute)
 		line.off.Store(true)
 		var at time.Time
 		second := start(t, store, worker.Config{Owner: "second", Handler: handle(func(context.Context, *worker.Task) error {
@@ -243,7 +243,7 @@ func TestAWorkerThatIsCutOff(t *testing.T) {
 		pass(time.Minute)
 		line.off.Store(false)
 		pass(time.Minute)
-		h.check(t, core.ErrLeaseLost, 30*time.Second, 41*time.Second)
+		h.check(t, core.ErrLeaseLost, 80*time.Second, 90*time.Second) // a lease after the last heartbeat
 		if gap := at.Sub(h.ended); gap < -time.Millisecond || gap > 1300*time.Millisecond {
 			t.Errorf("the second worker started %v after the first had ended", gap)
 		}
@@ -275,8 +275,9 @@ func TestTheStoreIsClosedUnderTheWorker(t *testing.T) {
 	})
 }
 
-// share runs a worker over the backlogs of queues a, b and c, and counts whose
-// jobs were among the first n.
+// share runs a worker with two slots over the backlogs of queues a, b and c, and
+// counts whose jobs were among the first n. A slot becomes free while a claim for
+// the other is in flight.
 func share(t *testing.T, cfg worker.Config, n int) map[string]int {
 	counts := map[string]int{}
 	inBubble(t, func(t *testing.T, store *memory.Backend) {
@@ -287,7 +288,9 @@ func share(t *testing.T, cfg worker.Config, n int) map[string]int {
 		}
 		var mu sync.Mutex
 		total := 0
+		cfg.Concurrency = 2
 		cfg.Handler = handle(func(_ context.Context, task *worker.Task) error {
+			time.Sleep(1500 * time.Microsecond)
 			mu.Lock()
 			defer mu.Unlock()
 			if total++; total <= n {
@@ -295,7 +298,7 @@ func share(t *testing.T, cfg worker.Config, n int) map[string]int {
 			}
 			return nil
 		})
-		w := start(t, store, cfg)
+		w := start(t, &remote{Backend: store, trip: time.Millisecond}, cfg)
 		pass(time.Minute)
 		if s := w.Stats(); s.Completed != uint64(3*n) {
 			t.Errorf("%+v", s)
@@ -306,18 +309,19 @@ func share(t *testing.T, cfg worker.Config, n int) map[string]int {
 }
 
 func TestQueuesAreServedByWeight(t *testing.T) {
-	got := share(t, worker.Config{Concurrency: 1, Queues: []worker.Queue{{Name: "a", Weight: 6}, {Name: "b", Weight: 3}, {Name: "c"}}}, 2000)
-	// Binomial: sigma is 22, 20 and 13 jobs.
+	got := share(t, worker.Config{Queues: []worker.Queue{{Name: "a", Weight: 6}, {Name: "b", Weight: 3}, {Name: "c"}}}, 2000)
+	// Of 2000 claims for one slot each; sigma is 22, 20 and 13 jobs, or up to 1.4
+	// times that if claims are for both.
 	for q, want := range map[string]int{"a": 1200, "b": 600, "c": 200} {
-		if d := got[q] - want; d < -120 || d > 120 {
+		if d := got[q] - want; d < -180 || d > 180 {
 			t.Errorf("%d jobs of queue %s, want about %d", got[q], q, want)
 		}
 	}
 }
 
 func TestStrictQueuesAreServedInOrder(t *testing.T) {
-	got := share(t, worker.Config{Concurrency: 1, Strict: true, Queues: []worker.Queue{{Name: "b"}, {Name: "c", Weight: 9}, {Name: "a", Weight: 99}}}, 500)
-	if got["b"] != 500 {
+	got := share(t, worker.Config{Strict: true, Queues: []worker.Queue{{Name: "b"}, {Name: "c", Weight: 9}, {Name: "a", Weight: 99}}}, 500)
+	if got["b"] < 499 { // the last two may end together
 		t.Errorf("%v", got)
 	}
 }

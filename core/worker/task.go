@@ -49,6 +49,8 @@ type Task struct {
 func newTask(q *queue, lease core.Lease, sent time.Time) *Task {
 	t := &Task{Job: lease.Job, Fence: lease.Fence, q: q, end: sent.Add(q.w.cfg.Lease)}
 	t.outcome.Lease = lease.LeaseRef
+	t.ctx.task = t
+	t.ctx.Context, t.cancel = context.WithCancelCause(q.w.base)
 	if d := lease.Job.Deadline; !d.IsZero() {
 		claimed := lease.Until.Add(-q.w.cfg.Lease) // on the store's clock
 		t.deadline = sent.Add(d.Sub(claimed))

@@ -118,8 +118,6 @@ func (w *Worker) Start(ctx context.Context) error {
 	w.started = true
 	w.base = context.WithoutCancel(ctx)
 	w.ops, w.endOps = context.WithCancel(w.base)
-	purging, endPurge := context.WithCancel(w.ops)
-
 	now := time.Now()
 	for _, q := range w.queues {
 		q.purgeAt = now.Add(rand.N(purgeEvery))
@@ -128,7 +126,7 @@ func (w *Worker) Start(ctx context.Context) error {
 	w.claimsRun.Store(true)
 	w.loops.Go(w.claimLoop)
 	w.loops.Go(func() { w.listen(w.ops) })
-	w.loops.Go(func() { w.purger.work(purging, w.backend) })
-	go w.supervise(ctx, endPurge)
+	w.loops.Go(func() { w.purger.work(w.ops, w.backend) })
+	go w.supervise(ctx)
 	return nil
 }

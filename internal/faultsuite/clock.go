@@ -63,7 +63,7 @@ func testClockForward(t *testing.T, store Store) {
 		for i := range 3 {
 			s.pass(600 * time.Millisecond)
 			s.setClock(server, time.Duration(i+1)*time.Hour)
-			s.wantAtWork("step of the clock", now())
+			s.awaitAtWork(now(), "step of the clock")
 		}
 		s.settleDown()
 		refused := 0
@@ -87,7 +87,7 @@ var (
 // unless the store says that it stalls.
 func testClockBack(t *testing.T, store Store) {
 	slotted(func(t *testing.T) {
-		const lease = 300 * time.Millisecond
+		const lease = time.Second
 		server := store.StartClock(t, time.Hour)
 		s := newStorm(t, store, server, true)
 		for range 2 {
@@ -97,7 +97,7 @@ func testClockBack(t *testing.T, store Store) {
 		s.awaitAtWork(0)
 		s.pass(500 * time.Millisecond)
 		server.SetClock(0)
-		s.wantAtWork("step back of the clock", now())
+		s.awaitAtWork(now(), "step back of the clock")
 		s.pass(time.Second)
 		for _, p := range s.publishers {
 			s.end(p)
@@ -109,12 +109,14 @@ func testClockBack(t *testing.T, store Store) {
 		for _, w := range s.workers {
 			s.end(w)
 		}
+		heir := s.addWorker(plainWorker)
+		s.publish(core.NewJob{ID: "hello"})
+		s.history.await("a worker is at work", 0, is(Started, heir.name))
+		s.check(heir.Freeze())
 		s.publish(core.NewJob{ID: "held", Group: "held"})
 		holder := s.start("worker", workerSpec{Concurrency: 1, Lease: lease, Handler: "hold"})
-		s.history.await("a worker holds the job", 0, is(Started, holder.name))
-		heir := s.addWorker(plainWorker)
-		s.publish(core.NewJob{ID: "hello", Group: "hello"})
-		s.history.await("another worker is at work", 0, is(Started, heir.name))
+		s.history.await("another worker holds a job", 0, is(Started, holder.name))
+		s.check(heir.Thaw())
 		s.wantNoStall("what a killed worker held is taken over", lease, func() func(Event) bool {
 			holder.Kill()
 			return func(e Event) bool { return e.Proc == heir.name && e.Job == "held" }

@@ -37,7 +37,7 @@ func testConnectionsBreak(t *testing.T, store Store) {
 			}
 		}
 		proxy.Clear()
-		s.wantAtWork("last cut", now())
+		s.awaitAtWork(now(), "last cut")
 		s.settleDown()
 		s.judge()
 	})

@@ -90,7 +90,7 @@ func testCuts(t *testing.T, store Store, server Server, opener Opener, direct co
 	fired := map[bool]int{}
 	for i, plan := range plans {
 		c := &cutting{T: t, plan: plan, proxy: proxy, b: b, direct: direct, queue: fmt.Sprintf("%s-%d", testserver.UniqueName(t), i)}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 		c.ctx = ctx
 		c.check(direct.Configure(ctx, c.queue, core.QueueConfig{CompletedRetention: time.Hour}))
 		switch plan.state {
@@ -156,7 +156,7 @@ func (c *cutting) insist(do func(context.Context) error) int {
 	}
 	defer c.proxy.Clear()
 	for failed := 0; ; failed++ {
-		ctx, cancel := context.WithTimeout(c.ctx, 5*time.Second)
+		ctx, cancel := context.WithTimeout(c.ctx, patience)
 		err := do(ctx)
 		cancel()
 		if err == nil {

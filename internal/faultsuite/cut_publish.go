@@ -15,6 +15,7 @@ var cutOperations = map[string]func(*cutting){
 	"PublishWithIDs":    cutPublishIDs,
 	"PublishWithoutIDs": cutPublishNoIDs,
 	"PublishWithDedup":  cutPublishDedup,
+	"PublishWithWindow": cutPublishWindow,
 	"Claim":             cutClaim,
 	"Settle":            cutSettle,
 	"Extend":            cutExtend,
@@ -98,6 +99,30 @@ func cutPublishDedup(c *cutting) {
 	if result.Existing && failed == 0 {
 		c.Errorf("%v: the first call met a job that was there", c.plan)
 	}
+}
+
+// A dedup key with a window keeps a call that is made again from being stored
+// again, also when the job has completed meanwhile and was not kept. An id of its
+// own does not: it is free again then.
+func cutPublishWindow(c *cutting) {
+	job := core.NewJob{
+		Queue: c.queue, ID: "a", Group: "g", Retention: core.None,
+		Dedup: core.Dedup{Key: "k", Window: time.Hour, OnConflict: core.ReturnExisting},
+	}
+	handedOut := 0
+	work := func() {
+		leases := c.claim(time.Hour)
+		handedOut += len(leases)
+		c.settle(core.Complete, leases...)
+	}
+	c.insist(func(ctx context.Context) error {
+		_, err := c.b.Publish(ctx, core.PublishRequest{Jobs: []core.NewJob{job}})
+		work()
+		return err
+	})
+	work()
+	equal(c, "number of times the job was handed out", handedOut, 1)
+	equal(c, "statistics", c.totals(), core.DayStats{Completed: 1})
 }
 
 // Moving by id a second time says that the job is there already.

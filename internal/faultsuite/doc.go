@@ -1,8 +1,8 @@
 // Package faultsuite is the fault suite that every backend on a networked store
-// has to pass: real servers, real worker and publisher processes, and what
-// happens to them in the end of a bad day. Processes are killed with SIGKILL or
-// frozen, the server is killed, restarted or frozen under load, connections are
-// cut before and after chosen commands, and clocks are wrong.
+// has to pass, with real servers and real worker and publisher processes.
+// Processes are killed with SIGKILL or frozen, the server is killed, restarted or
+// frozen under load, connections are cut before and after chosen commands, and
+// clocks are wrong.
 //
 // A backend runs it from one test file:
 //
@@ -27,5 +27,8 @@
 // the last call of a killed process is open. [Ledger] judges such a history
 // together with what the store shows in the end. It knows no more than a client
 // can know: what was acknowledged must have happened, what was refused must not
-// have, and what was not answered may have happened once.
+// have, and what was not answered may have happened once. Package backendtest has a
+// Checker for the same promises; that one watches backends within one process and
+// knows of every lease, while here the line of a lease may be missing because the
+// process was killed before it could write it.
 package faultsuite

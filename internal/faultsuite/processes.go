@@ -32,7 +32,7 @@ func testProcessesKilled(t *testing.T, store Store) {
 			s.addPublisher(stormPublish(kept))
 		}
 		s.awaitAtWork(0)
-		for range 5 {
+		for range 4 {
 			s.pass(250 * time.Millisecond)
 			s.replace(s.workers)
 			s.pass(250 * time.Millisecond)

@@ -81,7 +81,7 @@ func (s *storm) recover(name string, groups int, lease time.Duration, heir *proc
 		}
 		return len(started) == groups
 	})
-	eventually(s, "all is done", s.drained)
+	s.drain()
 	for i := range groups {
 		job, err := s.backend.Job(s.ctx, s.queue, fmt.Sprintf("%s-%d-0", name, i))
 		s.check(err)

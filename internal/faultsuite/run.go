@@ -33,7 +33,7 @@ func Run(t *testing.T, store Store) {
 var (
 	mixedWorker  = workerSpec{Concurrency: 8, Lease: 300 * time.Millisecond, MaxHandling: 500 * time.Millisecond, Handler: "mixed"}
 	stormBatch   = 4
-	stormPause   = 20 * time.Millisecond
+	stormPause   = 40 * time.Millisecond
 	keptPublish  = publisherSpec{Groups: groupNames(false), Batch: stormBatch, Pause: stormPause, Insist: true}
 	quickPublish = publisherSpec{Groups: groupNames(false), Batch: stormBatch, Pause: stormPause}
 )

@@ -141,8 +141,20 @@ func (s *storm) settleDown() {
 	}
 	s.lookForStranded()
 	last := s.start("worker", workerSpec{Concurrency: 16, Lease: time.Second, Handler: "prompt"})
-	eventually(s, "the queue drains", s.drained)
+	s.drain()
 	s.end(last)
+}
+
+// drain waits until nothing unfinished is left.
+func (s *storm) drain() {
+	s.Helper()
+	for deadline := time.Now().Add(patience); !s.drained(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.lookForStranded()
+			info, _ := s.backend.QueueInfo(s.ctx, s.queue)
+			s.Fatalf("the queue did not drain within %v: %v, groups %+v", patience, info.Jobs, s.groups())
+		}
+	}
 }
 
 // drained releases held groups, as a person would, and tells whether nothing

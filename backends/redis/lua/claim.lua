@@ -10,7 +10,7 @@
 -- A script makes its functions anew in each run, so the usual way is written
 -- without, and the rest makes its own when it is needed.
 local call, sub, byte, fmt, min, max = redis.call, string.sub, string.byte, string.format, math.min, math.max
-local Q, limit, lowest, NUMBERS = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[7]
+local Q, limit, lowest, numbers = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[7]
 local nonce, owner = ARGV[5] .. '.', '\n' .. ARGV[4]
 local m = call('HMGET', Q .. 'm', 'q', 'p', 'i', 'C')
 if not m[1] then return { 0 } end
@@ -156,7 +156,7 @@ for tier = highest, lowest, -1 do
   local fresh = tiers .. fmt('%d', fence) .. nows
   local first = 'p' .. fresh .. '00000001' .. nonce
   while n < limit and not cut do
-    local want = min(limit - n, 500)
+    local want = min(limit - n, 64) -- of jobs of 1 MB, not too many for one reply
     local lanes = call('ZRANGEBYSCORE', ready, '-inf', nows, 'LIMIT', '0', want)
     local count = #lanes
     if count == 0 then break end
@@ -186,7 +186,7 @@ for tier = highest, lowest, -1 do
       if member and not v then
         slow().forget(tiers, lanes[i], member)
       elseif member then
-        local number = sub(NUMBERS, 3 * n + 1, 3 * n + 3)
+        local number = sub(numbers, 3 * n + 1, 3 * n + 3)
         local lease
         k, n = k + 1, n + 1
         if byte(v) == 48 then -- nothing was ever done to it

@@ -41,6 +41,7 @@ local function free(lane, tier)
     return
   end
   local due = now
+  if l and l <= now then hdel(q.Q .. 'D', lane) end -- no job is delayed any more
   if l and l > now then due = max(now, run_at(q, call('ZRANGE', Q .. lane, '0', '0')[1])) end
   zadd(ready, int(due), lane)
   hint(q, due)

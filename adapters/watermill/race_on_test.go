@@ -1,0 +1,5 @@
+//go:build race
+
+package rotawatermill_test
+
+const raceEnabled = true

@@ -1,0 +1,194 @@
+package rotaredis
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rota-queue/rota/core"
+	"github.com/rota-queue/rota/internal/testserver"
+)
+
+// Lua can not unpack more than 8000 values: the greatest batches and jobs pass.
+func TestLargestBatches(t *testing.T) {
+	b := openShared(t)
+	for _, groups := range []int{0, 1, 7000} {
+		queue := testserver.UniqueName(t)
+		publishAll(t, b, grouped(queue, core.MaxPublishBatch, groups, 5), core.MaxPublishBatch)
+		claimed := 0
+		for {
+			res := must[core.ClaimResult](t)(b.Claim(t.Context(), core.ClaimRequest{Queue: queue, Max: core.MaxClaimBatch, Lease: time.Minute}))
+			if len(res.Leases) == 0 || groups == 1 && claimed == 3 {
+				break
+			}
+			claimed += len(res.Leases)
+			if groups == 1 {
+				settle(t, b, res.Leases[0], core.Outcome{Action: core.Complete})
+			}
+		}
+		want := core.MaxPublishBatch
+		if groups > 0 {
+			want = groups
+		}
+		if groups != 1 && claimed != want {
+			t.Errorf("%d groups: claimed %d, want %d", groups, claimed, want)
+		}
+	}
+}
+
+func TestLargestSettle(t *testing.T) {
+	b := openShared(t)
+	for _, action := range []core.Action{core.Complete, core.Retry} {
+		queue := testserver.UniqueName(t)
+		publishAll(t, b, grouped(queue, core.MaxSettleBatch, core.MaxSettleBatch/2, 5), 5000)
+		publishAll(t, b, grouped(queue, core.MaxSettleBatch/2, 0, 5), 5000)
+		var outcomes []core.Outcome
+		for len(outcomes) < core.MaxSettleBatch {
+			res := must[core.ClaimResult](t)(b.Claim(t.Context(), core.ClaimRequest{Queue: queue, Max: core.MaxClaimBatch, Lease: time.Minute}))
+			if len(res.Leases) == 0 {
+				t.Fatal("nothing to claim")
+			}
+			for _, l := range res.Leases {
+				outcomes = append(outcomes, core.Outcome{Lease: l.LeaseRef, Action: action, Delay: time.Hour})
+			}
+		}
+		refs := make([]core.LeaseRef, len(outcomes))
+		for i := range outcomes {
+			refs[i] = outcomes[i].Lease
+		}
+		for _, e := range must[[]core.Extension](t)(b.Extend(t.Context(), queue, refs, time.Hour)) {
+			if e.Err != nil {
+				t.Fatal(e.Err)
+			}
+		}
+		for _, r := range must[[]core.SettleResult](t)(b.Settle(t.Context(), queue, outcomes)) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		if got := counts(t, b, queue); got[core.StateRunning] != 0 || got[core.StatePending] != core.MaxSettleBatch/2 {
+			t.Errorf("%s: %v", action, got)
+		}
+	}
+}
+
+func TestLargestJob(t *testing.T) {
+	b := openShared(t)
+	queue := testserver.UniqueName(t)
+	headers := map[string]string{}
+	for i := range 10_000 {
+		headers[fmt.Sprintf("%05d", i)] = "v"
+	}
+	body := bytes.Repeat([]byte{0, 0xff, '\n', 'x'}, core.DefaultMaxPayload/4)
+	put(t, b, core.NewJob{Queue: queue, Group: "g", ID: "a", Payload: body, Headers: headers})
+	l := take(t, b, queue)
+	if !bytes.Equal(l.Job.Payload, body) || len(l.Job.Headers) != len(headers) {
+		t.Fatalf("%d bytes and %d headers came back", len(l.Job.Payload), len(l.Job.Headers))
+	}
+	dropped := []string{}
+	for name := range headers {
+		dropped = append(dropped, name)
+	}
+	patch := core.Patch{Payload: []byte{}, Result: body, SetHeaders: headers, DropHeaders: dropped[1:]}
+	settle(t, b, l, core.Outcome{Action: core.Complete, Patch: patch})
+	job := must[*core.Job](t)(b.Job(t.Context(), queue, "a"))
+	if len(job.Payload) != 0 || !bytes.Equal(job.Result, body) || len(job.Headers) != 1 || job.Headers[dropped[0]] != "v" {
+		t.Errorf("%d bytes, %d of result, headers %v", len(job.Payload), len(job.Result), job.Headers)
+	}
+	// Replacing such a job drops all of that.
+	replaced := core.NewJob{Queue: queue, ID: "b", Payload: body, Headers: headers, Dedup: core.Dedup{Key: "k", OnConflict: core.ReplacePending}}
+	put(t, b, replaced)
+	if err := b.Update(t.Context(), queue, "b", patch, 0); err != nil {
+		t.Fatal(err)
+	}
+	replaced.ID, replaced.Headers, replaced.Payload = "c", nil, []byte("new")
+	put(t, b, replaced)
+	if job = must[*core.Job](t)(b.Job(t.Context(), queue, "b")); string(job.Payload) != "new" || len(job.Headers) != 0 {
+		t.Errorf("replaced: %d bytes, %d headers", len(job.Payload), len(job.Headers))
+	}
+}
+
+// A claim of more than one reply should carry comes in several; a listing in
+// several pages.
+func TestHeavyReplies(t *testing.T) {
+	b := openShared(t)
+	queue := testserver.UniqueName(t)
+	body := bytes.Repeat([]byte("x"), core.DefaultMaxPayload)
+	const n = 80
+	for i := range n {
+		put(t, b, core.NewJob{Queue: queue, Group: fmt.Sprint(i), Payload: body})
+	}
+	listed, pages := 0, 0
+	for f := (core.JobFilter{Queue: queue, State: core.StatePending, Limit: 100}); ; pages++ {
+		page := must[core.JobPage](t)(b.Jobs(t.Context(), f))
+		listed += len(page.Jobs)
+		if f.Cursor = page.Next; page.Next == "" {
+			break
+		}
+	}
+	if listed != n || pages < 2 {
+		t.Errorf("%d jobs listed in %d pages", listed, pages)
+	}
+	claimed, claims := 0, 0
+	for claimed < n {
+		res := must[core.ClaimResult](t)(b.Claim(t.Context(), core.ClaimRequest{Queue: queue, Max: 100, Lease: time.Minute}))
+		if len(res.Leases) == 0 {
+			t.Fatalf("claimed %d of %d", claimed, n)
+		}
+		claimed += len(res.Leases)
+		if claims++; claimed < n && res.Next != time.Microsecond {
+			t.Errorf("a claim that was cut short says that the next is due in %s", res.Next)
+		}
+	}
+	if claims < 2 {
+		t.Error("all in one claim")
+	}
+	if err := b.DeleteQueue(t.Context(), queue, true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A cursor finds its place among many jobs of one score, also when its own job is
+// gone.
+func TestCursorAmongTies(t *testing.T) {
+	b := openShared(t)
+	queue := testserver.UniqueName(t)
+	publishAll(t, b, grouped(queue, 500, 0, 0), 500)
+	must[core.ClaimResult](t)(b.Claim(t.Context(), core.ClaimRequest{Queue: queue, Max: 500, Lease: time.Hour})) // one claim time
+	for _, newest := range []bool{false, true} {
+		seen := map[string]bool{}
+		f := core.JobFilter{Queue: queue, State: core.StateRunning, Limit: 7, Newest: newest}
+		for {
+			page := must[core.JobPage](t)(b.Jobs(t.Context(), f))
+			for i, job := range page.Jobs {
+				if seen[job.ID] {
+					t.Fatalf("job %s is listed twice", job.ID)
+				}
+				seen[job.ID] = true
+				if i == len(page.Jobs)-1 && len(seen)%3 == 0 {
+					if _, err := b.Settle(t.Context(), queue, []core.Outcome{{Lease: core.LeaseRef{Queue: queue, JobID: job.ID, Token: tokenFor(t, b, queue, job)}, Action: core.Complete}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if f.Cursor = page.Next; f.Cursor == "" {
+				break
+			}
+		}
+		if left := int(counts(t, b, queue)[core.StateRunning]); len(seen) < left {
+			t.Errorf("newest %v: %d jobs listed, %d are there", newest, len(seen), left)
+		}
+	}
+}
+
+// tokenFor finds the token of a running job without a group.
+func tokenFor(t *testing.T, b *Backend, queue string, job *core.Job) string {
+	t.Helper()
+	lane := fmt.Sprintf("j%016d:%s", job.Seq, job.ID)
+	l, err := decodeLease(must[string](t)(b.client.HGet(t.Context(), b.queueKey(queue)+"K", lane).Result()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.token
+}
