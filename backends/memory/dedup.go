@@ -172,10 +172,14 @@ func (b *Backend) refuseAll(jobs []core.NewJob, results []core.PublishResult, no
 				ids[name{qn, n.ID}] = n.ID
 			}
 			if n.Dedup.Key != "" {
-				if first, ok := keys[name{qn, n.Dedup.Key}]; ok && n.Dedup.OnConflict == core.Reject {
+				first, taken := keys[name{qn, n.Dedup.Key}]
+				mode := n.Dedup.OnConflict
+				if taken && (mode == core.Reject || mode == core.AllowAfterFailure) {
 					results[i].Err, refused = &core.DuplicateError{Queue: qn, Key: n.Dedup.Key, ID: first}, true
 				}
-				keys[name{qn, n.Dedup.Key}] = n.ID
+				if !taken {
+					keys[name{qn, n.Dedup.Key}] = n.ID
+				}
 			}
 			if q := b.queues[qn]; q != nil {
 				if v := q.judge(n, n.ID, now); v.stop && v.err != nil {
