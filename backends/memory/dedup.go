@@ -177,7 +177,7 @@ func (b *Backend) refuseAll(jobs []core.NewJob, results []core.PublishResult, no
 				if taken && (mode == core.Reject || mode == core.AllowAfterFailure) {
 					results[i].Err, refused = &core.DuplicateError{Queue: qn, Key: n.Dedup.Key, ID: first}, true
 				}
-				if !taken {
+				if !taken && n.Dedup.EffectiveWhile().Has(firstState(n, now)) {
 					keys[name{qn, n.Dedup.Key}] = n.ID
 				}
 			}
@@ -189,4 +189,12 @@ func (b *Backend) refuseAll(jobs []core.NewJob, results []core.PublishResult, no
 		}
 	}
 	return refused
+}
+
+// firstState is the state a job is stored in.
+func firstState(n *core.NewJob, now int64) core.State {
+	if n.Delay > 0 || !n.RunAt.IsZero() && n.RunAt.UnixMicro() > now {
+		return core.StateScheduled
+	}
+	return core.StatePending
 }
