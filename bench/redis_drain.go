@@ -15,7 +15,7 @@ const drainConcurrency = 32
 // redisDrain alternates a stock asynq server and the core worker over the same
 // number of jobs that were published before.
 func redisDrain(ctx context.Context, s settings, r *report) error {
-	rounds, n := s.pick(5, 1), s.pick(50_000, 3_000)
+	rounds, n := s.pick(9, 1), s.pick(50_000, 3_000)
 	return withRedis(func(server *redisServer) error {
 		var peer, grouped, plain []float64
 		for range rounds {

@@ -14,6 +14,11 @@ type ClaimRequest struct {
 	// MinPriority is a floor: only groups of this tier or above are taken, and one
 	// is found behind any backlog below the floor.
 	MinPriority int
+	// ByTurn takes the due groups that have waited longest, whatever their tiers
+	// above the floor; otherwise higher tiers go first, and a stream of them can
+	// keep lower ones waiting for ever. Serve some claims by turn: the worker of
+	// this library does.
+	ByTurn bool
 	// Lease is how long each lease lasts from now; at least MinLease.
 	Lease time.Duration
 	// Owner is the worker's name, for people.
@@ -22,7 +27,7 @@ type ClaimRequest struct {
 
 // ClaimResult is what a claim found.
 type ClaimResult struct {
-	// Leases in the order of turns: higher tiers first, then by waiting time.
+	// Leases by tier, the highest first, and by waiting time in a tier.
 	Leases []Lease
 	// Next is how long it takes, as seen by the store, until something in the
 	// queue falls due by itself: a delay, a schedule or a lease that runs out.

@@ -1,9 +1,11 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rota-queue/rota/core"
@@ -27,8 +29,10 @@ func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimR
 	}
 	q.joinDue(now)
 	var res core.ClaimResult
+	shares := q.shares(req, now)
 	for tier := core.MaxPriority; tier >= req.MinPriority; tier-- {
-		for len(res.Leases) < req.Max {
+		most := len(res.Leases) + shares[tier]
+		for len(res.Leases) < min(most, req.Max) {
 			t, ok := q.ready[tier].Min()
 			if !ok || t.due > now {
 				break
@@ -46,6 +50,40 @@ func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimR
 		}
 	}
 	return res, nil
+}
+
+// shares gives how many leases each tier may get: all, or for a claim by turn as
+// many as it has among the groups that have waited longest.
+func (q *queue) shares(req core.ClaimRequest, now int64) [core.MaxPriority + 1]int {
+	var shares [core.MaxPriority + 1]int
+	if !req.ByTurn {
+		for tier := range shares {
+			shares[tier] = req.Max
+		}
+		return shares
+	}
+	var due []int64
+	var tiers []int
+	for tier := core.MaxPriority; tier >= req.MinPriority; tier-- {
+		n := 0
+		q.ready[tier].Scan(func(t turn) bool {
+			if n == req.Max || t.due > now {
+				return false
+			}
+			due, tiers, n = append(due, t.due), append(tiers, tier), n+1
+			return true
+		})
+	}
+	order := make([]int, len(due))
+	for i := range order {
+		order[i] = i
+	}
+	// Of equal ones the higher tier is first: it came first above.
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(due[a], due[b]) })
+	for _, i := range order[:min(len(order), req.Max)] {
+		shares[tiers[i]]++
+	}
+	return shares
 }
 
 // openHead makes a lane that is due ready to be leased and gives its head, or

@@ -152,10 +152,9 @@ func (q *queue) retake(j *job, s core.State, now int64) error {
 }
 
 // refuseAll fills results and reports true when any job of an all-or-nothing
-// batch would be refused. Jobs of the batch are judged against each other too.
+// batch would be refused, each judged as if those before it were stored.
 func (b *Backend) refuseAll(jobs []core.NewJob, results []core.PublishResult, now int64) bool {
-	type name struct{ queue, value string }
-	ids, keys := map[name]string{}, map[name]string{}
+	before := earlier{ids: map[inQueue]bool{}, keys: map[inQueue]dedupKey{}}
 	refused := false
 	for i := range jobs {
 		n := &jobs[i]
@@ -164,31 +163,65 @@ func (b *Backend) refuseAll(jobs []core.NewJob, results []core.PublishResult, no
 		if len(queues) == 0 {
 			results[i].Err, refused = core.ErrNoBinding, true
 		}
-		for _, qn := range queues {
-			if n.ID != "" {
-				if _, ok := ids[name{qn, n.ID}]; ok {
-					results[i].Err, refused = &core.DuplicateError{Queue: qn, ID: n.ID}, true
-				}
-				ids[name{qn, n.ID}] = n.ID
-			}
-			if n.Dedup.Key != "" {
-				first, taken := keys[name{qn, n.Dedup.Key}]
-				mode := n.Dedup.OnConflict
-				if taken && (mode == core.Reject || mode == core.AllowAfterFailure) {
-					results[i].Err, refused = &core.DuplicateError{Queue: qn, Key: n.Dedup.Key, ID: first}, true
-				}
-				if !taken && n.Dedup.EffectiveWhile().Has(firstState(n, now)) {
-					keys[name{qn, n.Dedup.Key}] = n.ID
-				}
-			}
-			if q := b.queues[qn]; q != nil {
-				if v := q.judge(n, n.ID, now); v.stop && v.err != nil {
+		stored := true
+		for _, name := range queues {
+			if v := b.judgeBehind(before, name, n, now); v.stop {
+				stored = false
+				if v.err != nil {
 					results[i].Err, refused = v.err, true
 				}
+				break
 			}
+		}
+		if stored {
+			before.add(queues, n, now)
 		}
 	}
 	return refused
+}
+
+type inQueue struct{ queue, name string }
+
+// earlier is what the jobs before in a batch would have taken.
+type earlier struct {
+	ids  map[inQueue]bool
+	keys map[inQueue]dedupKey // with the one state the holder would be in, if that takes it
+}
+
+func (e earlier) add(queues []string, n *core.NewJob, now int64) {
+	for _, name := range queues {
+		if n.ID != "" {
+			e.ids[inQueue{name, n.ID}] = true
+		}
+		if n.Dedup.Key != "" {
+			e.keys[inQueue{name, n.Dedup.Key}] = dedupKey{id: n.ID, while: n.Dedup.EffectiveWhile() & core.States(firstState(n, now))}
+		}
+	}
+}
+
+// judgeBehind judges a job as if those before it in its batch were stored.
+func (b *Backend) judgeBehind(before earlier, name string, n *core.NewJob, now int64) verdict {
+	if n.ID != "" && before.ids[inQueue{name, n.ID}] {
+		return verdict{stop: true, err: &core.DuplicateError{Queue: name, ID: n.ID}}
+	}
+	q := b.queues[name]
+	if q == nil {
+		q = &queue{name: name, dedup: b.kept[name]} // keys may outlast their queue
+	}
+	v := q.judge(n, n.ID, now)
+	if q.jobs[n.ID] != nil {
+		return v
+	}
+	key, ok := before.keys[inQueue{name, n.Dedup.Key}]
+	switch {
+	case !ok:
+		return v
+	case key.while == 0:
+		return verdict{}
+	case n.Dedup.OnConflict == core.Reject || n.Dedup.OnConflict == core.AllowAfterFailure:
+		return verdict{stop: true, err: &core.DuplicateError{Queue: name, Key: n.Dedup.Key, ID: key.id}}
+	}
+	return verdict{stop: true}
 }
 
 // firstState is the state a job is stored in.

@@ -71,6 +71,11 @@ func (t *batch) layOut(b *Backend, req core.PublishRequest) error {
 		t.script, t.keys, t.names = scriptPublish, []string{b.familyKey(familyOf(&req.Jobs[t.jobs[0]]))}, []string{""}
 		t.args = append(t.args, flag(req.AllOrNothing), len(t.jobs))
 	}
+	if t.plain {
+		for _, i := range t.jobs {
+			t.args = append(t.args, lineOf(&req.Jobs[i]))
+		}
+	}
 	for _, i := range t.jobs {
 		n := &req.Jobs[i]
 		id := n.ID
@@ -83,7 +88,7 @@ func (t *batch) layOut(b *Backend, req core.PublishRequest) error {
 		}
 		t.ids = append(t.ids, id)
 		if t.plain {
-			t.args = append(t.args, id, plainFlags(n), lineOf(n), encodeRest(n))
+			t.args = append(t.args, id, plainFlags(n), encodeRest(n))
 		} else {
 			t.add(b, n, id)
 		}

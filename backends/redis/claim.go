@@ -17,7 +17,7 @@ func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimR
 	nonce := nonce()
 	c := call{
 		script: scriptClaim, keys: []string{b.queueKey(req.Queue)}, retry: 5,
-		args: []any{req.Max, req.MinPriority, micros(req.Lease), req.Owner, nonce, "0", numbers[:3*req.Max]},
+		args: []any{req.Max, req.MinPriority, micros(req.Lease), req.Owner, nonce, "0", numbers[:3*req.Max], flag(req.ByTurn)},
 	}
 	return await(ctx, b, func(ctx context.Context) (core.ClaimResult, error) {
 		reply, err := b.insist(ctx, c)

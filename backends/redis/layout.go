@@ -308,10 +308,9 @@ var numbers = func() string {
 
 // leaseNames is what the scripts know a lease by.
 type leaseNames struct {
-	lane   string // the lane it is of
-	mark   string // what its text has at leaseNonce if it is still the holder's
-	member string // the job's name in sorted sets
-	job    string // the job's key
+	lane string // the lane it is of
+	mark string // what its text has at leaseNonce if it is still the holder's
+	job  string // the job's key
 }
 
 // namesOf makes the names with one allocation, as there are many. queueKey is the
@@ -330,7 +329,5 @@ func namesOf(l core.LeaseRef, queueKey string) leaseNames {
 		lane = 1 + len(seq) + 1 + len(l.JobID)
 	}
 	mark := lane + len(l.Token) + 1 + len(l.JobID) + 1
-	n := leaseNames{lane: all[:lane], mark: all[lane:mark], job: all[mark:]}
-	n.member = n.mark[len(l.Token)-len(seq) : len(n.mark)-1]
-	return n
+	return leaseNames{lane: all[:lane], mark: all[lane:mark], job: all[mark:]}
 }

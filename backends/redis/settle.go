@@ -48,14 +48,14 @@ func (b *Backend) settleCall(queue string, outcomes []core.Outcome) call {
 		plain = plain && justCompletes(&outcomes[i])
 	}
 	key := b.queueKey(queue)
-	args := append(make([]any, 0, 4+5*len(outcomes)), nonce(), "0", len(outcomes), flag(plain))
+	args := append(make([]any, 0, 4+4*len(outcomes)), nonce(), "0", len(outcomes), flag(plain))
 	names := make([]leaseNames, len(outcomes)) // the client takes pointers, which spares an allocation each
 	for i := range outcomes {
 		names[i] = namesOf(outcomes[i].Lease, key)
 		args = append(args, &names[i].lane)
 	}
 	for i := range outcomes {
-		args = append(args, &names[i].mark, &names[i].member, &names[i].job)
+		args = append(args, &names[i].mark, &names[i].job)
 		if !plain {
 			args = appendOutcome(args, &outcomes[i])
 		}

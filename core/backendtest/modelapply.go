@@ -101,7 +101,7 @@ func (r *modelRun) claim(o op) {
 	var results [2]core.ClaimResult
 	r.both(func(i int, b core.Backend) string {
 		res, err := b.Claim(r.ctx, core.ClaimRequest{
-			Queue: r.queues[o.queue], Max: o.max, MinPriority: o.floor, Lease: hour, Owner: owner,
+			Queue: r.queues[o.queue], Max: o.max, MinPriority: o.floor, ByTurn: o.byTurn, Lease: hour, Owner: owner,
 		})
 		results[i] = res
 		now, clockErr := b.Now(r.ctx)

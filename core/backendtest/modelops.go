@@ -22,6 +22,7 @@ type op struct {
 	whole  bool       // publish all or nothing
 	max    int        // claim
 	floor  int
+	byTurn bool
 	picks  []int // leases or jobs
 	action core.Action
 	delay  time.Duration
@@ -80,7 +81,7 @@ func (o op) String() string {
 		}
 		return fmt.Sprintf("%spublish whole=%v %s", q, o.whole, strings.Join(parts, " + "))
 	case opClaim:
-		return fmt.Sprintf("%sclaim %d floor %d", q, o.max, o.floor)
+		return fmt.Sprintf("%sclaim %d floor %d by turn %v", q, o.max, o.floor, o.byTurn)
 	case opSettle:
 		return fmt.Sprintf("%ssettle %v %s delay %s error %q%s", q, o.picks, o.action, o.delay, o.text, patchString(o.patch))
 	case opExtend:
@@ -187,6 +188,7 @@ func genOp() *rapid.Generator[op] {
 		case opClaim:
 			o.max = anyOf(t, "max", 1, 1, 2, 3, 10)
 			o.floor = anyOf(t, "floor", 0, 0, 0, 1, 2, 4)
+			o.byTurn = anyOf(t, "by turn", false, true)
 		case opSettle:
 			o.picks = genPicks(t)
 			o.action = anyOf(t, "action", core.Complete, core.Retry, core.Retry, core.Release, core.Snooze, core.Dead, core.Cancel)

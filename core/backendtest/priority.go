@@ -21,6 +21,9 @@ var priorityTests = []test{
 	{"FloorBehindBacklog", testFloorBacklog},
 	{"FloorFindsNothing", testFloorNothing},
 	{"TurnsInEachTier", testTurnsInTier},
+	{"ByTurn", testByTurn},
+	{"ByTurnAboveFloor", testByTurnFloor},
+	{"ByTurnStarvesNobody", testByTurnStarvesNobody},
 	{"ByPriority", testByPriority},
 }
 
@@ -258,4 +261,51 @@ func testByPriority(f *fixture) {
 	equal(f, "by priority while running", f.info().ByPriority, [5]int64{0, 2, 1, 1, 0})
 	f.complete(l...)
 	equal(f, "by priority", f.info().ByPriority, [5]int64{0, 1, 1, 0, 0})
+}
+
+// A claim by turn takes what has waited longest, whatever its tier.
+func testByTurn(f *fixture) {
+	for i, p := range []int{0, 4, 2, 0, 3} {
+		f.put(core.NewJob{Group: fmt.Sprint("g", i), ID: fmt.Sprint("a", i), Priority: p})
+		f.put(core.NewJob{Group: fmt.Sprint("g", i), ID: fmt.Sprint("b", i), Priority: p})
+	}
+	byTurn := func(n int) []core.Lease { return f.tryClaim(core.ClaimRequest{Max: n, ByTurn: true}).Leases }
+	equal(f, "first", jobIDs(byTurn(1)), []string{"a0"})
+	equal(f, "the next three, the highest first", jobIDs(byTurn(3)), []string{"a1", "a2", "a3"})
+	last := byTurn(3)
+	equal(f, "what is left", jobIDs(last), []string{"a4"})
+	f.complete(last...)
+	equal(f, "again", jobIDs(byTurn(3)), []string{"b4"})
+}
+
+func testByTurnFloor(f *fixture) {
+	for i, p := range []int{1, 2, 4, 3} {
+		f.put(core.NewJob{Group: fmt.Sprint("g", i), ID: fmt.Sprint("a", i), Priority: p})
+	}
+	leases := f.tryClaim(core.ClaimRequest{Max: 2, MinPriority: 2, ByTurn: true}).Leases
+	equal(f, "claimed", jobIDs(leases), []string{"a2", "a1"})
+}
+
+// Groups of a high tier that always have jobs do not starve one of a low tier when
+// claims are by turn; when they are not, they do.
+func testByTurnStarvesNobody(f *fixture) {
+	var batch []core.NewJob
+	for i := range 40 {
+		batch = append(batch, core.NewJob{Group: fmt.Sprint("high", i%4), Priority: 4})
+	}
+	f.publish(batch...)
+	f.put(core.NewJob{Group: "low", ID: "low"})
+	for range 8 {
+		leases := f.tryClaim(core.ClaimRequest{Max: 1}).Leases
+		equal(f, "priority", leases[0].Job.Priority, 4)
+		f.complete(leases...)
+	}
+	for range 5 {
+		leases := f.tryClaim(core.ClaimRequest{Max: 1, ByTurn: true}).Leases
+		f.complete(leases...)
+		if leases[0].JobID == "low" {
+			return
+		}
+	}
+	f.Fatal("four groups of a higher tier were served again before the one that had waited longer")
 }

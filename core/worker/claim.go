@@ -94,23 +94,23 @@ func shuffle(order []*queue) {
 // ask claims up to free groups of a queue, and reports whether it got as many.
 func (w *Worker) ask(q *queue, free int) bool {
 	q.hinted.Store(false) // before the claim: what comes later is news
-	if w.cfg.HighRatio > 0 && rand.Float64() < w.cfg.HighRatio {
-		got, ok := w.claim(q, free, w.cfg.HighThreshold)
+	high := rand.Float64() < w.cfg.HighRatio
+	if high && w.cfg.HighThreshold > 1 {
+		got, ok := w.claim(q, core.ClaimRequest{Max: free, MinPriority: w.cfg.HighThreshold})
 		if free -= got; free == 0 || !ok || w.isStopping() {
 			return free == 0
 		}
+		high = false
 	}
-	got, _ := w.claim(q, free, 0)
+	// With the threshold of 1, highest first is the high ones first and then all.
+	got, _ := w.claim(q, core.ClaimRequest{Max: free, ByTurn: !high})
 	return got >= min(free, core.MaxClaimBatch)
 }
 
 // claim makes one claim, starts the handlers and notes when to ask again. It
 // reports how many groups it got and whether the store answered.
-func (w *Worker) claim(q *queue, free, floor int) (int, bool) {
-	req := core.ClaimRequest{
-		Queue: q.name, Max: min(free, core.MaxClaimBatch), MinPriority: floor,
-		Lease: w.cfg.Lease, Owner: w.cfg.Owner,
-	}
+func (w *Worker) claim(q *queue, req core.ClaimRequest) (int, bool) {
+	req.Queue, req.Max, req.Lease, req.Owner = q.name, min(req.Max, core.MaxClaimBatch), w.cfg.Lease, w.cfg.Owner
 	ctx, cancel := context.WithTimeout(w.ops, w.cfg.Lease/2)
 	sent := time.Now()
 	res, err := w.backend.Claim(ctx, req)
@@ -172,23 +172,27 @@ func (q *queue) dispatch(lease core.Lease, sent, now time.Time) {
 		q.leases.enterIdle(t)
 		t.outcome.Action, t.outcome.Error = core.Dead, "the deadline of the job passed before it could start"
 		q.settle(t)
-	case !q.leases.enter(t, now):
+	case !q.leases.enter(t):
 		q.log.Warn("rota worker: an earlier run of this group, which lost its lease, has not returned yet: the job is put off",
 			"job", t.Job.ID, "group", t.Job.Group)
 		t.outcome.Action, t.outcome.Delay = core.Snooze, w.cfg.PollInterval
 		q.settle(t)
 	default:
-		w.running.Add(1)
-		w.starting.Add(1)
-		go t.run()
+		w.open.Add(1)
+		w.slots.start(t, now)
 	}
 }
 
-// free is the number of groups that may be claimed now: the free slots, unless
-// outcomes pile up.
+// free is the number of groups that may be claimed now: the free slots and what
+// may be claimed ahead, unless outcomes pile up. While all slots have work, it is
+// none until a claim is worth its while.
 func (w *Worker) free() int {
-	running := int(w.running.Load())
-	return max(0, min(w.cfg.Concurrency, w.maxOpen-int(w.unsettled.Load()))-running)
+	open, ahead := int(w.open.Load()), w.slots.ahead()
+	free := max(0, min(w.cfg.Concurrency+ahead, w.maxOpen-int(w.unsettled.Load()))-open)
+	if open >= w.cfg.Concurrency && free < ahead/2 {
+		return 0
+	}
+	return free
 }
 
 // maxGather bounds the time of gather.
@@ -237,6 +241,9 @@ func (w *Worker) mayGoOn(what int32) bool {
 // rouse wakes the claim loop if it rests for what. Change first what it rests for,
 // then call it.
 func (w *Worker) rouse(what int32) {
+	if what == forSlots && w.free() == 0 {
+		return
+	}
 	if w.resting.Load() == what && w.resting.CompareAndSwap(what, awake) {
 		select {
 		case w.roused <- struct{}{}:

@@ -300,7 +300,7 @@ func TestHighRatioIsTheShareOfClaimsWithAFloor(t *testing.T) {
 		}
 		const jobs = 4000
 		f.addMany(jobs)
-		w := start(t, f, worker.Config{Concurrency: 1, HighRatio: 0.25, HighThreshold: 3, PollInterval: time.Hour, Handler: nothing})
+		w := start(t, f, worker.Config{Concurrency: 1, Prefetch: int(core.None), HighRatio: 0.25, HighThreshold: 3, PollInterval: time.Hour, Handler: nothing})
 		pass(time.Second)
 		if s := w.Stats(); s.Completed != jobs {
 			t.Fatalf("%+v: a claim with a floor that found nothing must ask for all at once", s)

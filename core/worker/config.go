@@ -27,6 +27,7 @@ const (
 	SlotsPerProc          = 10
 	DefaultLease          = 30 * time.Second
 	DefaultPollInterval   = time.Second
+	DefaultHighRatio      = 0.8
 	DefaultStopTimeout    = 30 * time.Second
 	DefaultReleaseTimeout = 5 * time.Second
 )
@@ -59,6 +60,13 @@ type Config struct {
 	// Concurrency is the number of slots: how many handlers run at once. 0 means
 	// SlotsPerProc times GOMAXPROCS; at most MaxConcurrency.
 	Concurrency int
+	// Prefetch is how many jobs at most are claimed beyond the free slots, while
+	// handlers take less than a millisecond on average: without that, slots stand
+	// empty during each claim. Their leases are held and extended like others. One
+	// that has waited 20 ms for a slot is given back without an attempt spent. 0
+	// means six times Concurrency, but 32 to 256; core.None none; at most
+	// core.MaxClaimBatch. With Strict and several queues there is none.
+	Prefetch int
 
 	// Lease is how long the store waits for a sign of life before it gives a job
 	// to another worker. 0 means DefaultLease; at least core.MinLease.
@@ -76,9 +84,12 @@ type Config struct {
 	// millisecond. Hints and what the store says about its next due time make
 	// the wait shorter, so a long interval costs little but what a lost hint costs.
 	PollInterval time.Duration
-	// HighRatio is the share (0 to 1) of claims that ask for groups of priority
-	// HighThreshold (1 to 4) and above first, and for all groups at once if that
-	// left slots free. 0 means none; then HighThreshold must be 0 too.
+	// HighRatio is the share (above 0 to 1) of claims that serve groups of priority
+	// HighThreshold (1 to 4) and above first, and others with the slots which that
+	// left free. The other claims serve the groups that have waited longest, so
+	// that no group starves whatever its priority. HighRatio 0 means
+	// DefaultHighRatio, a negative one that priorities count for nothing;
+	// HighThreshold 0 means 1.
 	HighRatio     float64
 	HighThreshold int
 
@@ -114,8 +125,13 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	c.Queues = append([]Queue(nil), c.Queues...)
 	c.Concurrency = orInt(c.Concurrency, SlotsPerProc*runtime.GOMAXPROCS(0))
+	c.Prefetch = orInt(c.Prefetch, min(max(6*c.Concurrency, leastPrefetch), mostPrefetch))
 	c.Lease = orDuration(c.Lease, DefaultLease)
 	c.Heartbeat = orDuration(c.Heartbeat, c.Lease/3)
+	if c.HighRatio == 0 {
+		c.HighRatio = DefaultHighRatio
+	}
+	c.HighThreshold = orInt(c.HighThreshold, 1)
 	c.PollInterval = orDuration(c.PollInterval, DefaultPollInterval)
 	c.StopTimeout = orDuration(c.StopTimeout, DefaultStopTimeout)
 	c.ReleaseTimeout = orDuration(c.ReleaseTimeout, DefaultReleaseTimeout)
@@ -198,12 +214,12 @@ func (c *Config) checkShares() error {
 	switch {
 	case c.Concurrency < 1 || c.Concurrency > MaxConcurrency:
 		return core.Invalid("concurrency", c.Concurrency, fmt.Sprintf("is not between 1 and %d", MaxConcurrency))
-	case !(c.HighRatio >= 0 && c.HighRatio <= 1): // also false for NaN
-		return core.Invalid("high ratio", c.HighRatio, "is not between 0 and 1")
-	case c.HighRatio > 0 && (c.HighThreshold < 1 || c.HighThreshold > core.MaxPriority):
+	case c.Prefetch > core.MaxClaimBatch || c.Prefetch < 0 && c.Prefetch != int(core.None):
+		return core.Invalid("prefetch", c.Prefetch, fmt.Sprintf("is not between 1 and %d", core.MaxClaimBatch))
+	case !(c.HighRatio <= 1): // also false for NaN
+		return core.Invalid("high ratio", c.HighRatio, "is not 1 or less")
+	case c.HighThreshold < 1 || c.HighThreshold > core.MaxPriority:
 		return core.Invalid("high threshold", c.HighThreshold, fmt.Sprintf("is not between 1 and %d", core.MaxPriority))
-	case c.HighRatio == 0 && c.HighThreshold != 0:
-		return core.Invalid("high threshold", c.HighThreshold, "is set without a high ratio")
 	}
 	return nil
 }

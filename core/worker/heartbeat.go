@@ -47,7 +47,7 @@ func (q *queue) beating(now time.Time) []*Task {
 	var tasks []*Task
 	limit := q.w.cfg.MaxHandling
 	q.leases.each(func(t *Task) {
-		if t.stage == running && limit > 0 && now.Sub(t.started) >= limit {
+		if t.stage == running && limit > 0 && !t.started.IsZero() && now.Sub(t.started) >= limit {
 			return
 		}
 		tasks = append(tasks, t)

@@ -48,13 +48,13 @@ type leases struct {
 // enter takes in a task whose handler is to be called. It reports false when
 // another handler still runs in the same lane: that one has lost its lease, and
 // the new task is taken in as one that will not be called.
-func (l *leases) enter(t *Task, now time.Time) bool {
+func (l *leases) enter(t *Task) bool {
 	key := t.lane()
 	l.mu.Lock()
 	old := l.handlers[key]
 	if old == nil {
 		l.handlers[key] = t
-		t.stage, t.started = running, now
+		t.stage = running
 		l.watch(t.end)
 	} else {
 		t.stage = settling
@@ -66,6 +66,13 @@ func (l *leases) enter(t *Task, now time.Time) bool {
 		l.onLost(old)
 	}
 	return old == nil
+}
+
+// begin notes that the handler is called.
+func (l *leases) begin(t *Task, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.started = now
 }
 
 // enterIdle takes in a task whose handler will not be called.

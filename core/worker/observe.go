@@ -41,9 +41,9 @@ type Settlement struct {
 
 // Stats is a snapshot of a worker. The counters grow from zero as it starts.
 type Stats struct {
-	// Running handlers (slots in use) and Unsettled outcomes on their way to the
-	// store.
-	Running, Unsettled int
+	// Running handlers (slots in use), jobs Waiting for a slot (see
+	// [Config.Prefetch]) and Unsettled outcomes on their way to the store.
+	Running, Waiting, Unsettled int
 	// Claimed counts leases taken, the others how they ended.
 	Claimed, Completed, Retried, Released, Snoozed, Dead, Cancelled uint64
 	// LeasesLost counts leases lost while their handlers ran.
@@ -62,8 +62,10 @@ type counters struct {
 // Stats reads the counters. Before Start all are zero.
 func (w *Worker) Stats() Stats {
 	c := &w.count
+	running, waiting := w.slots.inUse()
 	return Stats{
-		Running:      int(w.running.Load()),
+		Running:      running,
+		Waiting:      waiting,
 		Unsettled:    int(w.unsettled.Load()),
 		Claimed:      c.claimed.Load(),
 		Completed:    c.settled[core.Complete].Load(),

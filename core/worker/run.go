@@ -14,10 +14,10 @@ var (
 	errDeadline = fmt.Errorf("the job's deadline has passed: %w", context.DeadlineExceeded)
 )
 
-// run is the goroutine of one task. Its slot becomes free whatever the handler
+// run runs the handler of one task. The task is finished whatever the handler
 // does: return, panic or end the goroutine.
 func (t *Task) run() {
-	t.q.w.starting.Add(-1)
+	t.q.leases.begin(t, time.Now())
 	var err error
 	returned := false
 	defer func() {
@@ -41,6 +41,9 @@ func (t *Task) handle() error {
 	w := t.q.w
 	if w.isStopping() {
 		return Release()
+	}
+	if err := context.Cause(&t.ctx); err != nil {
+		return err // it was cancelled or its lease was lost while it waited for a slot
 	}
 	if end, cause := t.timeLimit(); !end.IsZero() {
 		t.ctx.Context, t.endTimer = context.WithDeadlineCause(t.ctx.Context, end, cause)
@@ -69,7 +72,10 @@ func (t *Task) timeLimit() (time.Time, error) {
 func (t *Task) finish(err error) {
 	q, now := t.q, time.Now()
 	cause := context.Cause(&t.ctx)
-	t.ran = now.Sub(t.started)
+	if !t.started.IsZero() {
+		t.ran = now.Sub(t.started)
+		q.w.slots.took(t.ran)
+	}
 	t.closePatch()
 	held, cancelled := q.leases.leave(t, now)
 	t.cancel(nil)
@@ -121,7 +127,7 @@ func (q *queue) observe(t *Task, action core.Action, state core.State, err error
 }
 
 func (w *Worker) slotFree() {
-	w.running.Add(-1)
+	w.open.Add(-1)
 	w.rouse(forSlots)
 	w.progressed()
 }

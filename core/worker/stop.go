@@ -82,6 +82,7 @@ func (w *Worker) supervise(ctx context.Context) {
 		w.beginStop()
 	case <-w.stopping:
 	}
+	w.slots.close()
 	if !w.await(w.cfg.StopTimeout, w.hurry) {
 		for _, q := range w.queues {
 			q.leases.cancelAll(ErrStopping)
@@ -96,7 +97,7 @@ func (w *Worker) supervise(ctx context.Context) {
 	w.endOps()
 	w.loops.Wait()
 	w.senders.Wait()
-	if e := (StopError{Running: int(w.running.Load()), Unsettled: int(w.abandoned.Load())}); e != (StopError{}) {
+	if e := (StopError{Running: int(w.open.Load()), Unsettled: int(w.abandoned.Load())}); e != (StopError{}) {
 		w.err = &e
 		w.cfg.Logger.Error("rota worker: "+e.Error(), "owner", w.cfg.Owner)
 	}
@@ -122,7 +123,7 @@ func (w *Worker) await(timeout time.Duration, hurry <-chan struct{}) bool {
 
 // idle reports whether there is nothing left to do for a worker that stops.
 func (w *Worker) idle() bool {
-	return !w.claimsRun.Load() && w.running.Load() == 0 && w.unsettled.Load() == 0
+	return !w.claimsRun.Load() && w.open.Load() == 0 && w.unsettled.Load() == 0
 }
 
 // progressed tells await that idle may have changed.

@@ -28,7 +28,8 @@ type Task struct {
 	endTimer context.CancelFunc
 
 	deadline time.Time     // the job's deadline on the local clock; zero: none
-	started  time.Time     // when its goroutine was started; zero: the handler is not called
+	waits    time.Time     // since when it has waited for a slot
+	started  time.Time     // when its handler was called; zero: not yet
 	ran      time.Duration // how long it took
 
 	// These belong to q.leases.

@@ -24,12 +24,14 @@ type Worker struct {
 	// maxOpen bounds the jobs that run or wait to be settled: outcomes must not
 	// pile up when the store does not take them.
 	maxOpen int
-	// running counts slots in use, unsettled outcomes on their way. A task is
-	// always counted by one of them, so both are zero only when all is done.
-	running, unsettled atomic.Int64
-	starting           atomic.Int64 // of those running: goroutines that have not come to run yet
-	abandoned          atomic.Int64 // outcomes given up because the worker ended
-	count              counters
+	slots   slots
+	// open counts tasks that run or wait for a slot, unsettled outcomes on their
+	// way. A task is always counted by one of them, so both are zero only when all
+	// is done.
+	open, unsettled atomic.Int64
+	starting        atomic.Int64 // slots whose goroutines have not come to run yet
+	abandoned       atomic.Int64 // outcomes given up because the worker ended
+	count           counters
 
 	// resting is what the claim loop waits for; roused wakes it.
 	resting atomic.Int32
@@ -76,6 +78,7 @@ func New(backend Backend, cfg Config) (*Worker, error) {
 		done:     make(chan struct{}),
 		progress: make(chan struct{}, 1),
 	}
+	w.slots.init(&cfg)
 	w.purger = purger{next: make(chan *queue, 1), trouble: trouble{log: cfg.Logger, what: "purge"}}
 	for i := len(cfg.Middleware) - 1; i >= 0; i-- {
 		w.handler = cfg.Middleware[i](w.handler)

@@ -1,4 +1,4 @@
--- lib: base queue job group
+-- lib: base queue job line group
 -- Acts on a group. KEYS: the queue's prefix. ARGV: group, act.
 -- Reply: 0 no such group, 1 done, 2 and it made the queue, 3 no head, or the id
 -- of the running job that can not be skipped.
@@ -28,10 +28,10 @@ if act == RESUME then set_block('0', held) end
 if act == RELEASE then set_block(paused, '0') end
 if act == SKIPHEAD then
   if K then return sub(string.match(K, '^([^\n]*)', 68), 18) end
-  local member = call('ZRANGE', q.Q .. lane, '0', '0')[1]
+  local member = head_of(q, lane)
   if not member then return 3 end
   local j = load(q, sub(member, 18))
-  call('ZREM', q.Q .. lane, member)
+  step_out(q, lane, member)
   if j then
     finish(q, j, CANCELLED)
     emit(q, 'cancelled', j.id, j.g, j.k, j.a)

@@ -1,7 +1,7 @@
 -- Leases groups that are due.
 -- KEYS: the queue's prefix.
 -- ARGV: how many, lowest tier, lease, owner, nonce, retry?, numbers of three
---   digits from 000 on.
+--   digits from 000 on, by turn?.
 -- Reply: 0 no queue, 1 paused, else 2, now, next, until, first fence, specials,
 -- member and text of each lease's job..; or 3 and the same for leases that an
 -- earlier try made, where the lease of each comes as a list instead of the first
@@ -23,7 +23,7 @@ local fence = max(seq + 1, now)
 local n, specials = 0, {}
 local out = { 2, now, 0, untl, fence, specials }
 
--- slow: base queue job group die {
+-- slow: base queue job line group die {
 local q = context(Q, m, now, nows)
 
 -- recover ends the lease K of a lane that has run out.
@@ -41,7 +41,7 @@ local function recover(lane, K)
   if not j.x and not exhausted(j) then
     set_state(q, j, PENDING, j.place)
     save(j)
-    if j.g ~= '' then call('ZADD', Q .. lane, int(j.place), member) end
+    if j.g ~= '' then stand(q, lane, j.place, member) end
     return flush()
   end
   if j.g == '' then call('ZREM', q.R .. j.t, lane) end
@@ -59,7 +59,7 @@ end
 local function enter_lane(tier, lane, K)
   if K then recover(lane, K) end
   if byte(lane) ~= 103 then return call('ZSCORE', q.R .. tier, lane) and sub(lane, 2) end
-  local member, block = call('ZRANGE', Q .. lane, '0', '0')[1], blocked(q, lane)
+  local member, block = head_of(q, lane), blocked(q, lane)
   if not member then return drained(q, lane, tier, block) end
   if block then
     call('ZREM', q.R .. tier, lane)
@@ -70,7 +70,7 @@ local function enter_lane(tier, lane, K)
     call('ZADD', q.R .. tier, int(run), lane)
     return nil
   end
-  call('ZREM', Q .. lane, member)
+  call('LPOP', Q .. lane)
   return member
 end
 
@@ -89,9 +89,9 @@ end
 -- found gives the leases that an earlier try of this claim made.
 local function found()
   local list = {}
-  for _, member in ipairs(call('ZREVRANGE', q.S .. RUNNING, '0', '1999')) do
-    local j = load(q, sub(member, 18))
-    if j and j.K and sub(j.K, 43, 63) == nonce then list[#list + 1] = j end
+  for _, K in ipairs(call('HVALS', q.K)) do
+    local j = sub(K, 43, 63) == nonce and load(q, sub(string.match(K, '^([^\n]*)', 68), 18))
+    if j and j.K == K then list[#list + 1] = j end
   end
   if #list == 0 then return nil end
   table.sort(list, function(a, b) return sub(a.K, 64, 66) < sub(b.K, 64, 66) end)
@@ -122,13 +122,33 @@ local function join_due()
   end
 end
 
+-- shares_of_tiers gives how many of the lanes that have waited longest are in each
+-- tier. Of equal ones the higher tier is first.
+local function shares_of_tiers(highest, lowest)
+  local due, at, shares = {}, {}, {}
+  for tier = highest, lowest, -1 do
+    due[tier] = call('ZRANGEBYSCORE', q.R .. tier, '-inf', nows, 'WITHSCORES', 'LIMIT', '0', limit)
+    at[tier], shares[tier] = 1, 0
+  end
+  for _ = 1, limit do
+    local first, score
+    for tier = highest, lowest, -1 do
+      local s = tonumber(due[tier][2 * at[tier]] or nil)
+      if s and (not score or s < score) then first, score = tier, s end
+    end
+    if not first then break end
+    at[first], shares[first] = at[first] + 1, shares[first] + 1
+  end
+  return shares
+end
+
 local function started(v, id, attempt)
   local glen, klen = tonumber(sub(v, 121, 123)), tonumber(sub(v, 124, 126))
   emit(q, 'started', id, sub(v, 127, 126 + glen), sub(v, 127 + glen, 126 + glen + klen), attempt, '', sub(owner, 2))
 end
 
 return { q = q, found = found, join_due = join_due, enter_lane = enter_lane, forget = forget, hand_over = hand_over,
-  started = started, close = close }
+  shares_of_tiers = shares_of_tiers, started = started, close = close }
 -- }
 
 if ARGV[6] == '1' then
@@ -150,18 +170,20 @@ local events = m[4] and cmsgpack.unpack(m[4])[EVENTS] > 0
 local J, LEASES = Q .. 'j:', Q .. 'K'
 local DIGIT = { [0] = '0', '1', '2', '3', '4' }
 local cut, budget, size = false, limit + 1000, 0
+local shares = highest > lowest and ARGV[8] == '1' and slow().shares_of_tiers(highest, lowest)
 for tier = highest, lowest, -1 do
+  local most = shares and min(limit, n + shares[tier]) or limit
   local tiers = DIGIT[tier]
   local ready = Q .. 'r' .. tiers
   local fresh = tiers .. fmt('%d', fence) .. nows
   local first = 'p' .. fresh .. '00000001' .. nonce
-  while n < limit and not cut do
-    local want = min(limit - n, 64) -- of jobs of 1 MB, not too many for one reply
+  while n < most and not cut do
+    local want = min(most - n, 64) -- of jobs of 1 MB, not too many for one reply
     local lanes = call('ZRANGEBYSCORE', ready, '-inf', nows, 'LIMIT', '0', want)
     local count = #lanes
     if count == 0 then break end
     local held = call('HMGET', LEASES, unpack(lanes))
-    local members, ids, keys = {}, {}, {}
+    local members, keys = {}, {}
     for i = 1, count do
       local lane, member = lanes[i], nil
       if held[i] then
@@ -171,15 +193,13 @@ for tier = highest, lowest, -1 do
       elseif careful then
         member = slow().enter_lane(tiers, lane)
       else
-        local line = Q .. lane
-        member = call('ZRANGE', line, '0', '0')[1]
-        if member then call('ZREMRANGEBYRANK', line, '0', '0') else slow().enter_lane(tiers, lane) end
+        member = call('LPOP', Q .. lane)
+        if not member then slow().enter_lane(tiers, lane) end
       end
-      local id = member and sub(member, 18) or ''
-      members[i], ids[i], keys[i] = member, id, J .. id
+      members[i], keys[i] = member, member and J .. sub(member, 18) or J
     end
     local jobs = call('MGET', unpack(keys))
-    local dues, running, pending, leases, others = {}, {}, {}, {}, nil
+    local dues, pending, leases, others = {}, {}, {}, nil
     local k = 0 -- leases of this round
     for i = 1, count do
       local member, v = members[i], jobs[i]
@@ -203,11 +223,10 @@ for tier = highest, lowest, -1 do
             others[state] = others[state] or {}
             table.insert(others[state], member)
           end
-          if flags > 0 then slow().hand_over(n, ids[i], flags) end
+          if flags > 0 then slow().hand_over(n, sub(member, 18), flags) end
         end
-        if events then slow().started(v, ids[i], tonumber(sub(lease, 35, 42))) end
+        if events then slow().started(v, sub(member, 18), tonumber(sub(lease, 35, 42))) end
         dues[2 * k - 1], dues[2 * k] = untls, lanes[i]
-        running[2 * k - 1], running[2 * k] = nows, member
         leases[2 * k - 1], leases[2 * k] = lanes[i], lease
         out[5 + 2 * n], out[6 + 2 * n] = member, v
         size = size + #v
@@ -221,7 +240,6 @@ for tier = highest, lowest, -1 do
       for state, list in pairs(others or {}) do call('ZREM', Q .. 's' .. state, unpack(list)) end
       call('HSET', LEASES, unpack(leases))
       call('ZADD', ready, unpack(dues))
-      call('ZADD', Q .. 's3', unpack(running))
     end
     -- Lanes that could not be leased are out of the way for good, so a bound on
     -- them only spreads them over several claims.

@@ -1,15 +1,16 @@
--- lib: base queue job group
+-- lib: base queue job line group running
 -- Deletes a queue, a bounded number of jobs at a time. What is left in between is
 -- a sound queue.
 -- KEYS: the queue's prefix. ARGV: force?, name, number of jobs.
 -- Reply: -1 no queue, -2 and how many unfinished jobs it holds, 0 not done yet, 1.
 local q = open(KEYS[1])
 if not q.exists then return { -1 } end
-local open_jobs = 0
+local open_jobs = call('HLEN', q.K)
 for state = SCHEDULED, RETRYING do open_jobs = open_jobs + call('ZCARD', q.S .. state) end
 if open_jobs > 0 and ARGV[1] ~= '1' then return { -2, open_jobs } end
 
 local budget, touched = tonumber(ARGV[3]), {}
+index_running(q)
 
 local function delete(j)
   if j.s < COMPLETED then
@@ -18,7 +19,7 @@ local function delete(j)
       call('ZREM', q.R .. j.t, j.lane)
     else
       call('ZREM', q.Q .. 'a', j.member)
-      call('ZREM', q.Q .. j.lane, j.member)
+      step_out(q, j.lane, j.member)
       touched[j.lane] = true
     end
   end
@@ -34,6 +35,7 @@ for state = SCHEDULED, CANCELLED do
   budget = budget - #members
 end
 flush()
+call('DEL', q.S .. RUNNING)
 for lane in pairs(touched) do head_changed(q, lane) end
 close(q)
 if budget <= 0 then return { 0 } end

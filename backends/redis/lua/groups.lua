@@ -1,4 +1,4 @@
--- lib: base queue groups
+-- lib: base queue line groups
 -- Lists groups by name. KEYS: the queue's prefix. ARGV: limit, name to go on behind.
 -- Reply: 0 when there is no queue; else 1, the name to go on behind ('' at the
 -- end), groups..

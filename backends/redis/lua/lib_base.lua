@@ -16,7 +16,7 @@ end
 -- Changes of sorted sets and hashes and deletions are collected and sent with few
 -- commands by flush(). Between two flushes nobody may add and remove one member
 -- of one set, nor read what was collected.
-local adds, rems, sets, dels, gone = {}, {}, {}, {}, {}
+local adds, rems, sets, dels, gone, tails = {}, {}, {}, {}, {}, {}
 
 local function zadd(key, score, member)
   local t = adds[key]
@@ -44,11 +44,18 @@ local function hdel(key, field)
   t[#t + 1] = field
 end
 
+local function rpush(key, member)
+  local t = tails[key]
+  if not t then t = {}; tails[key] = t end
+  t[#t + 1] = member
+end
+
 local function unlink(key) gone[#gone + 1] = key end
 
 -- send sends a command in pieces: unpack() of 8000 values overflows Lua's stack.
 local function send(cmd, key, t)
   local n = #t
+  if n == 0 then return end
   if n <= CHUNK then call(cmd, key, unpack(t)) return end
   for i = 1, n, CHUNK do call(cmd, key, unpack(t, i, min(i + CHUNK - 1, n))) end
 end
@@ -60,6 +67,7 @@ local function flush()
   for key, t in pairs(dels) do send('HDEL', key, t); dels[key] = nil end
   for key, t in pairs(sets) do send('HSET', key, t); sets[key] = nil end
   for key, t in pairs(adds) do send('ZADD', key, t); adds[key] = nil end
+  for key, t in pairs(tails) do send('RPUSH', key, t); tails[key] = nil end
   local n = #gone
   if n > 0 then
     for i = 1, n, CHUNK do call('UNLINK', unpack(gone, i, min(i + CHUNK - 1, n))) end

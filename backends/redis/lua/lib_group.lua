@@ -27,7 +27,7 @@ end
 local function head_changed(q, lane)
   if call('HEXISTS', q.K, lane) == 1 then return end
   local tier, block = call('HGET', q.T, lane), blocked(q, lane)
-  local head = call('ZRANGE', q.Q .. lane, '0', '0')[1]
+  local head = head_of(q, lane)
   if not head then return drained(q, lane, tier, block) end
   local ready = q.R .. tier
   if block then
@@ -70,7 +70,7 @@ local function join(q, j, place, since)
     j.t = tier
   end
   save(j)
-  call('ZADD', q.Q .. j.lane, int(place), j.member)
+  stand(q, j.lane, place, j.member)
   if j.r > q.now then delayed(q, j.lane, j.r) end
   if not first then return head_changed(q, j.lane) end
   if blocked(q, j.lane) then return end

@@ -3,12 +3,12 @@
 local function describe(q, lane)
   local tier, block = call('HGET', q.T, lane), call('HGET', q.Q .. 'B', lane) or ''
   if not tier and block == '' then return nil end
-  local K, due, depth = call('HGET', q.K, lane) or '', '', call('ZCARD', q.Q .. lane)
+  local K, due, depth = call('HGET', q.K, lane) or '', '', call('LLEN', q.Q .. lane)
   local member
   if K ~= '' then
     member, depth = string.match(K, '^([^\n]*)', 68), depth + 1
   else
-    member = call('ZRANGE', q.Q .. lane, '0', '0')[1] or ''
+    member = head_of(q, lane) or ''
   end
   if tier then due = call('ZSCORE', q.R .. tier, lane) or '' end
   return { sub(lane, 2), tier or '0', depth, member, K, due, block }

@@ -110,9 +110,15 @@ local function release_key(q, j)
   if h and h.seq == j.seq and h.id == j.id then call('UNLINK', q.Q .. 'k:' .. j.d) end
 end
 
+-- unindex takes a job out of the index of its state, unless it stays there.
+-- Running jobs have none.
+local function unindex(q, j, state)
+  if j.s ~= state and j.s ~= RUNNING then zrem(q.S .. j.s, j.member) end
+end
+
 -- set_state moves a job to a state; score orders it there. Somebody saves it.
 local function set_state(q, j, state, score)
-  if j.s ~= state then zrem(q.S .. j.s, j.member) end
+  unindex(q, j, state)
   zadd(q.S .. state, int(score), j.member)
   if j.s >= COMPLETED and state < COMPLETED then
     zrem(q.Q .. 'x', j.member)
@@ -123,7 +129,7 @@ end
 
 -- drop removes a job that stands in no line.
 local function drop(q, j)
-  zrem(q.S .. j.s, j.member)
+  unindex(q, j)
   if j.s >= COMPLETED then zrem(q.Q .. 'x', j.member) else tally(q, j.t, -1) end
   unlink(j.key)
   if j.n % 2 == 1 then unlink(q.Q .. 'f:' .. j.id) end
@@ -154,7 +160,7 @@ local function finish(q, j, state)
     return GONE
   end
   if j.s < COMPLETED then tally(q, j.t, -1) end
-  if j.s ~= state then zrem(q.S .. j.s, j.member) end
+  unindex(q, j, state)
   zadd(q.S .. state, q.nows, j.member)
   zadd(q.Q .. 'x', int(min(q.now + keep, NEVER)), j.member)
   if j.x then call('HDEL', q.O .. j.id, 'x') end

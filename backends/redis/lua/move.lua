@@ -1,4 +1,4 @@
--- lib: base queue job group patch
+-- lib: base queue job line group patch running
 -- Moves jobs to another state: those named, or the oldest of a state.
 -- KEYS: the queue's prefix.
 -- ARGV: target, from, then ids; or, when from is not 0: group, limit, rank to
@@ -14,7 +14,7 @@ local function leave(j)
   if j.s >= COMPLETED then return end
   if j.g ~= '' then
     call('ZREM', q.Q .. 'a', j.member)
-    call('ZREM', q.Q .. j.lane, j.member)
+    step_out(q, j.lane, j.member)
   elseif target ~= PENDING then
     call('ZREM', q.R .. j.t, j.lane)
   end
@@ -96,6 +96,7 @@ end
 
 local group, limit, rank = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local set, SCAN = q.S .. from, 5000
+if from == RUNNING then index_running(q) end
 local function group_of(id)
   local v = call('GETRANGE', q.J .. id, 120, 640)
   return sub(v, 7, 6 + (tonumber(sub(v, 1, 3)) or 0))
@@ -118,4 +119,5 @@ for _, id in ipairs(ids) do
 end
 close(q)
 local done = more == 1 or rank + #seen - left >= call('ZCARD', set)
+if from == RUNNING then call('DEL', set) end
 return { moved, more, done and -1 or rank + #seen - left }

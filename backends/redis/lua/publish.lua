@@ -71,7 +71,7 @@ local function until_when(q)
   return at > q.now and at or nil
 end
 
--- slow: job group {
+-- slow: job line group {
 -- What follows is for topics, own ids with dedup, and delays.
 local ESCAPES = { ['%'] = '%25', ['{'] = '%7B', ['}'] = '%7D', [':'] = '%3A' }
 local bound = {}
@@ -202,7 +202,7 @@ local function enter(q, seqs, member, run)
     end
     q.groups[lane] = tier
   end
-  zadd(q.Q .. lane, seqs, member)
+  rpush(q.Q .. lane, member)
   if run then slow().delayed(q, lane, run) end
   return tier
 end

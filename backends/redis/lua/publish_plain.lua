@@ -2,9 +2,9 @@
 -- publish.lua for most jobs, written for speed: without functions, which a script
 -- makes anew in each run, and with texts the client has made.
 -- KEYS: the queue's prefix.
--- ARGV: nonce, retry?, number of jobs, then for each job: id, flags, lane of its
--- group or '', and its text from place 43 on. Flags are digits: own id?, anything
--- beside the contents?, own number of attempts?, priority.
+-- ARGV: nonce, retry?, number of jobs, the lane of each job's group or '', then for
+-- each job: id, flags, and its text from place 43 on. Flags are digits: own id?,
+-- anything beside the contents?, own number of attempts?, priority.
 -- Reply: 1 when it made the queue, Seq of the first job stored, numbers of the
 -- jobs whose id was taken.
 local call, fmt, sub, byte, floor = redis.call, string.format, string.sub, string.byte, math.floor
@@ -28,31 +28,34 @@ local J = Q .. 'j:'
 local seq = last < now and now - 1 or last
 local first, taken, due, tiers = seq + 1, {}, nil, {}
 local pending, lines, ready, tier_of, fresh, names = {}, {}, {}, {}, {}, {}
-local p = 4
+-- Tiers of the groups that have jobs. A job without a group asks for lane '', which none has.
+for i = 1, n, CHUNK do
+  local last = math.min(i + CHUNK - 1, n)
+  local known = call('HMGET', Q .. 'T', unpack(ARGV, 3 + i, 3 + last))
+  for k = 1, last - i + 1 do
+    if known[k] then tier_of[ARGV[2 + i + k]] = known[k] + 0 end
+  end
+end
+local texts = {}
+local p = 4 + n
 for i = 1, n do
-  local id, flags, lane, rest = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3]
-  p = p + 4
+  local lane, id, flags, rest = ARGV[3 + i], ARGV[p], ARGV[p + 1], ARGV[p + 2]
+  p = p + 3
   if attempts and byte(flags, 3) == 48 then rest = sub(rest, 1, 1) .. attempts .. sub(rest, 12) end
   local tier = byte(flags, 4) - 48
   local known = tier_of[lane]
-  if not known and lane ~= '' then
-    known = tonumber(call('HGET', Q .. 'T', lane) or nil)
-    if known then tier_of[lane] = known end
-  end
   if known and known ~= tier then rest, tier = known .. sub(rest, 2), known end
   local seqs = fmt('%d', seq + 1)
   local text = (byte(flags, 2) == 48 and FRESHHEAD or PENDINGHEAD) .. seqs .. rest
-  local stored
-  if byte(flags) == 48 then
-    stored = call('SET', J .. id, text)
-  else
-    stored = call('SET', J .. id, text, 'NX')
-  end
-  if not stored then
+  if byte(flags) == 49 and not call('SET', J .. id, text, 'NX') then
     taken[#taken + 1] = i
   else
     seq = seq + 1
     local member, k = seqs .. ':' .. id, #pending
+    if byte(flags) == 48 then
+      local e = #texts
+      texts[e + 1], texts[e + 2] = J .. id, text
+    end
     pending[k + 1], pending[k + 2] = seqs, member
     if tier > 0 then tiers[tier] = (tiers[tier] or 0) + 1 end
     if lane == '' then
@@ -63,11 +66,12 @@ for i = 1, n do
       due = due or now
     else
       local line = lines[lane]
-      if line then
-        k = #line
-        line[k + 1], line[k + 2] = seqs, member
+      if not line then
+        lines[lane] = member
+      elseif type(line) == 'string' then
+        lines[lane] = { line, member }
       else
-        lines[lane] = { seqs, member }
+        line[#line + 1] = member
       end
       if not known then
         tier_of[lane] = tier
@@ -92,10 +96,15 @@ end
 
 local stored = seq >= first
 if stored then
+  for i = 1, #texts, CHUNK do call('MSET', unpack(texts, i, math.min(i + CHUNK - 1, #texts))) end
   call('HSET', Q .. 'm', 'q', fmt('%d', seq))
   for i = 1, #pending, CHUNK do call('ZADD', Q .. 's2', unpack(pending, i, math.min(i + CHUNK - 1, #pending))) end
   for lane, line in pairs(lines) do
-    for i = 1, #line, CHUNK do call('ZADD', Q .. lane, unpack(line, i, math.min(i + CHUNK - 1, #line))) end
+    if type(line) == 'string' then
+      call('RPUSH', Q .. lane, line)
+    else
+      for i = 1, #line, CHUNK do call('RPUSH', Q .. lane, unpack(line, i, math.min(i + CHUNK - 1, #line))) end
+    end
   end
   for i = 1, #fresh, CHUNK do
     call('HSET', Q .. 'T', unpack(fresh, i, math.min(i + CHUNK - 1, #fresh)))

@@ -7,7 +7,9 @@ if not q.exists then return false end
 local out = { q.now, q.paused and 1 or 0, call('HGET', q.M, 'c') or '' }
 out[4] = sub(call('ZRANGE', q.S .. PENDING, '0', '0')[1] or '', 1, 16)
 out[5] = call('ZCARD', q.Q .. 'i')
-for state = 1, 7 do out[#out + 1] = call('ZCARD', q.S .. state) end
+for state = 1, 7 do
+  out[#out + 1] = state == RUNNING and call('HLEN', q.K) or call('ZCARD', q.S .. state)
+end
 local tiers = call('HMGET', q.Q .. 'c', 1, 2, 3, 4)
 for tier = 1, 4 do out[#out + 1] = num(tiers[tier]) or 0 end
 return out

@@ -1,9 +1,9 @@
 -- Ends leases, each by itself.
 -- KEYS: the queue's prefix.
 -- ARGV: nonce, retry?, number of outcomes, whether all just complete, the lane of
---   each, then for each: mark (token, ':', id, line feed), member, key of the job,
---   and unless all just complete: flags, [delay], [error, trace], [patch]. Flags
---   are digits: action, delay?, error?, patch?
+--   each, then for each: mark (token, ':', id, line feed), key of the job, and
+--   unless all just complete: flags, [delay], [error, trace], [patch]. Flags are
+--   digits: action, delay?, error?, patch?
 -- Reply: a text with the state of each job as a digit, 'L' for a lost lease.
 -- A script makes its functions anew in each run, so the usual way is written
 -- without, and the rest makes its own when it is needed.
@@ -23,7 +23,7 @@ if last > now then now = last end
 local nows, cfg = fmt('%d', now), m[4] and cmsgpack.unpack(m[4]) or CONFIG
 local COMPLETE, RETRY, RELEASE, SNOOZE, DEADEN, CANCEL = 49, 50, 51, 52, 53, 54
 
--- slow: base queue job group die patch {
+-- slow: base queue job line group die patch {
 local q = context(Q, m, now, nows)
 
 -- free gives the lane of a group whose lease has ended its next turn.
@@ -42,7 +42,7 @@ local function free(lane, tier)
   end
   local due = now
   if l and l <= now then hdel(q.Q .. 'D', lane) end -- no job is delayed any more
-  if l and l > now then due = max(now, run_at(q, call('ZRANGE', Q .. lane, '0', '0')[1])) end
+  if l and l > now then due = max(now, run_at(q, head_of(q, lane))) end
   zadd(ready, int(due), lane)
   hint(q, due)
 end
@@ -58,7 +58,7 @@ local function postpone(j, waiting, delay)
     step_aside(q, j)
     return waiting
   end
-  call('ZADD', Q .. j.lane, int(j.place), j.member)
+  stand(q, j.lane, j.place, j.member)
   if delay > 0 then delayed(q, j.lane, j.r) end
   return waiting
 end
@@ -93,8 +93,8 @@ local function transit(j, action, delay, text, trace, patch_at)
 end
 
 -- settle does what the fast path below does not.
-local function settle(lane, member, action, delay, text, trace, patch_at)
-  local j = load(q, sub(member, 18))
+local function settle(lane, id, action, delay, text, trace, patch_at)
+  local j = load(q, id)
   if not j or not j.K then return 'L' end
   call('HDEL', q.K, lane) -- a first write that is allowed when memory is full
   local tier, state = sub(j.K, 2, 2), transit(j, action, delay, text, trace, patch_at)
@@ -130,14 +130,15 @@ end
 local quick = cfg[KEEPDONE] <= 0 and cfg[EVENTS] <= 0
 local careful = call('EXISTS', Q .. 'B', Q .. 'D') > 0
 local out, ended, count, drained = {}, {}, 0, 0
-local lanes, members, jobs, dues, away, names = {}, {}, {}, {}, {}, {}
+local lanes, jobs, dues, away, names = {}, {}, {}, {}, {}
+local lines, tiers = {}, {} -- of the groups among them
 local tally, due = nil, nil
 local p = 5 + n
 for i = 1, n do
   local lane, mark, K = ARGV[4 + i], ARGV[p], leases[i]
-  local member, job = ARGV[p + 1], ARGV[p + 2]
+  local job = ARGV[p + 1]
   local action, delay, text, trace, patch_at = COMPLETE, 0, '', '', nil
-  p = p + 3
+  p = p + 2
   if not plain then
     local d, e, c
     action, d, e, c = byte(ARGV[p], 1, 4)
@@ -155,7 +156,7 @@ for i = 1, n do
   elseif quick and action == COMPLETE and not patch_at and byte(K) == 112 then
     ended[lane] = true
     count = count + 1
-    lanes[count], members[count], jobs[count] = lane, member, job
+    lanes[count], jobs[count] = lane, job
     out[i] = '8'
     local tier = byte(K, 2) - 48
     if tier > 0 then
@@ -168,30 +169,43 @@ for i = 1, n do
       r[#r + 1] = lane
     elseif careful then
       slow().free(lane, tier)
-    elseif call('EXISTS', Q .. lane) == 1 then
-      local r = dues[tier]
-      if not r then r = {}; dues[tier] = r end
-      local k = #r
+    else
+      local k = #names + 1
+      names[k], tiers[k], lines[k] = lane, tier, Q .. lane
+    end
+  else
+    out[i] = slow().settle(lane, string.sub(job, #Q + 3), action, delay, text, trace, patch_at)
+    if out[i] ~= 'L' then ended[lane] = true end
+  end
+end
+
+-- Most groups have more jobs: then one command tells for all.
+local groups = #names
+if groups > 0 then
+  local all, gone = groups <= CHUNK and call('EXISTS', unpack(lines)) == groups, {}
+  for i = 1, groups do
+    local lane, tier = names[i], tiers[i]
+    local live = all or call('EXISTS', lines[i]) == 1
+    local t = live and dues or away
+    local r = t[tier]
+    if not r then r = {}; t[tier] = r end
+    local k = #r
+    if live then
       r[k + 1], r[k + 2] = nows, lane
       due = now
     else
-      local r = away[tier]
-      if not r then r = {}; away[tier] = r end
-      r[#r + 1] = lane
+      r[k + 1] = lane
       drained = drained + 1
-      names[drained] = lane
+      gone[drained] = lane
     end
-  else
-    out[i] = slow().settle(lane, member, action, delay, text, trace, patch_at)
-    if out[i] ~= 'L' then ended[lane] = true end
   end
+  names = gone
 end
 
 if count > 0 then
   for i = 1, count, CHUNK do
     local k = min(i + CHUNK - 1, count)
     call('HDEL', Q .. 'K', unpack(lanes, i, k))
-    call('ZREM', Q .. 's3', unpack(members, i, k))
     call('UNLINK', unpack(jobs, i, k))
   end
   for i = 1, drained, CHUNK do
