@@ -52,12 +52,16 @@
 //
 // # Claims
 //
-// One loop claims for all queues, as many groups as there are free slots. A queue
+// One loop claims for all queues, as many groups as there are free slots, and more
+// while handlers are quicker than a claim (see Config.Prefetch). A queue
 // that had less than that is asked again when something in it falls due, when the
 // store hints at work, when this worker has settled a job of it, and every
 // PollInterval: polling is the truth, the rest only shortens the wait. Claims that
 // fail are tried again after pauses of up to 5 seconds; so is everything else that
 // fails, and it is logged when it begins, changes and ends, not each time.
+//
+// In the share HighRatio of its claims a worker serves groups of higher priority
+// first, in the others those that have waited longest, so no group starves.
 //
 // # Settling
 //
