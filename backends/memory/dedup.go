@@ -7,9 +7,11 @@ import (
 	"github.com/rota-queue/rota/core"
 )
 
-// dedupKey is a taken key: by which job, in which of its states, until when.
+// dedupKey is a taken key: by which job, in which of its states, until when. An
+// id may come back with another job, so the Seq counts.
 type dedupKey struct {
 	id    string
+	seq   int64
 	while core.StateSet
 	until int64 // 0: no bound
 }
@@ -31,7 +33,7 @@ func (q *queue) judge(n *core.NewJob, id string, now int64) verdict {
 	if !taken {
 		return verdict{}
 	}
-	v := verdict{stop: true, holder: key.id, found: q.jobs[key.id]}
+	v := verdict{stop: true, holder: key.id, found: q.holder(key)}
 	rejected := &core.DuplicateError{Queue: q.name, Key: n.Dedup.Key, ID: key.id}
 	switch n.Dedup.OnConflict {
 	case core.ReturnExisting:
@@ -61,11 +63,21 @@ func (q *queue) takenKey(key string, now int64) (dedupKey, bool) {
 		return k, false
 	}
 	state := core.StateGone
-	if j := q.jobs[k.id]; j != nil {
+	if j := q.holder(k); j != nil {
 		state = j.State
 	}
 	return k, k.while.Has(state)
 }
+
+// holder gives the job that took the key, or nil when it is gone.
+func (q *queue) holder(k dedupKey) *job {
+	if j := q.jobs[k.id]; j != nil && k.of(j) {
+		return j
+	}
+	return nil
+}
+
+func (k dedupKey) of(j *job) bool { return k.id == j.ID && k.seq == j.Seq }
 
 // refuse answers a publish that the verdict stops, and does a replacement.
 func (q *queue) refuse(n *core.NewJob, v verdict, res core.PublishResult, now int64) core.PublishResult {
@@ -108,7 +120,7 @@ func (q *queue) takeKey(n *core.NewJob, j *job, now int64) {
 	if n.Dedup.Key == "" {
 		return
 	}
-	k := dedupKey{id: j.ID, while: n.Dedup.EffectiveWhile()}
+	k := dedupKey{id: j.ID, seq: j.Seq, while: n.Dedup.EffectiveWhile()}
 	if n.Dedup.Window > 0 {
 		k.until = now + n.Dedup.Window.Microseconds()
 	}
@@ -119,7 +131,7 @@ func (q *queue) takeKey(n *core.NewJob, j *job, now int64) {
 // leaveKey frees the key of a job that is dropped, unless it outlasts the job.
 func (q *queue) leaveKey(j *job) {
 	k, ok := q.dedup[j.DedupKey]
-	if ok && k.id == j.ID && !k.while.Has(core.StateGone) {
+	if ok && k.of(j) && !k.while.Has(core.StateGone) {
 		delete(q.dedup, j.DedupKey)
 	}
 }
@@ -143,10 +155,10 @@ func (q *queue) retake(j *job, s core.State, now int64) error {
 	}
 	k, taken := q.takenKey(j.DedupKey, now)
 	switch {
-	case taken && k.id != j.ID:
+	case taken && !k.of(j):
 		return &core.DuplicateError{Queue: q.name, Key: j.DedupKey, ID: k.id}
-	case k.id != j.ID && j.dedup.Has(s):
-		q.dedup[j.DedupKey] = dedupKey{id: j.ID, while: j.dedup}
+	case !k.of(j) && j.dedup.Has(s):
+		q.dedup[j.DedupKey] = dedupKey{id: j.ID, seq: j.Seq, while: j.dedup}
 	}
 	return nil
 }

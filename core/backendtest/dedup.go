@@ -19,6 +19,7 @@ var dedupTests = []test{
 	{"WindowEndsEarly", testDedupWindowEnds},
 	{"WindowAndScope", testDedupWindowAndScope},
 	{"WindowOutlastsTheQueue", testDedupOverDeletion},
+	{"IDComesBack", testDedupIDComesBack},
 	{"DeletedWithTheQueue", testDedupDeletedQueue},
 	{"OneOfManyPublishers", testOnePublishWins},
 	{"OtherQueue", testDedupOtherQueue},
@@ -225,6 +226,26 @@ func testDedupOverDeletion(f *fixture) {
 	f.check(f.b.DeleteQueue(f.ctx, f.queue, true))
 	f.refuse(key("c", scope), "a")
 	f.put(key("c", core.Dedup{Key: "k2"}))
+}
+
+// A key is a job's, not an id's: when the holder has gone and its id comes back
+// with another job, that one is not the holder.
+func testDedupIDComesBack(f *fixture) {
+	window := core.Dedup{Window: hour}
+	for name, end := range map[string]func(*fixture){
+		"deleted":        func(f *fixture) { f.move(core.StateGone, "a") },
+		"completed":      func(f *fixture) { f.complete(f.claim("a")) },
+		"with its queue": func(f *fixture) { f.check(f.b.DeleteQueue(f.ctx, f.queue, true)) },
+	} {
+		f := f.otherQueue()
+		f.Log(name)
+		f.put(key("a", window))
+		end(f)
+		f.put(core.NewJob{Group: "g", ID: "a"})
+		for _, conflict := range []core.Conflict{core.Reject, core.ReplacePending, core.AllowAfterFailure} {
+			f.refuse(key("b", core.Dedup{Window: hour, OnConflict: conflict}), "a")
+		}
+	}
 }
 
 func testDedupDeletedQueue(f *fixture) {

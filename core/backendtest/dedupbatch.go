@@ -10,6 +10,8 @@ var batchTests = []test{
 	{"AllOrNothing", testAllOrNothing},
 	{"AllOrNothingAmongThemselves", testAllOrNothingInBatch},
 	{"AllOrNothingModes", testAllOrNothingModes},
+	{"AllOrNothingBesideStored", testAllOrNothingBesideStored},
+	{"AllOrNothingInDeletedQueue", testAllOrNothingDeletedQueue},
 	{"IDTaken", testIDTaken},
 	{"IDTakenBeforeKey", testIDBeforeKey},
 }
@@ -110,6 +112,38 @@ func testAllOrNothingModes(f *fixture) {
 			}
 		}
 	}
+}
+
+// A job of the batch that takes a key over from a stored one is who holds it for
+// those behind; a job that meets an existing one takes nothing.
+func testAllOrNothingBesideStored(f *fixture) {
+	f.configure(core.QueueConfig{})
+	f.put(key("a", core.Dedup{While: core.AnyState}))
+	f.kill(f.claim("a"))
+	results := f.tryRequest(core.PublishRequest{AllOrNothing: true, Jobs: []core.NewJob{
+		key("b", core.Dedup{OnConflict: core.AllowAfterFailure}), key("c", core.Dedup{}),
+	}})
+	f.wantErr(results[0].Err, core.ErrNotPublished)
+	f.wantDuplicate(results[1].Err, "k", "b")
+
+	results = f.tryRequest(core.PublishRequest{AllOrNothing: true, Jobs: []core.NewJob{
+		key("b", core.Dedup{OnConflict: core.ReturnExisting}), key("c", core.Dedup{}),
+	}})
+	f.wantErr(results[0].Err, core.ErrNotPublished)
+	f.wantDuplicate(results[1].Err, "k", "a")
+	f.claimNothing()
+}
+
+// A window outlasts the queue for an all-or-nothing batch as well.
+func testAllOrNothingDeletedQueue(f *fixture) {
+	f.put(key("a", core.Dedup{Window: hour}))
+	f.check(f.b.DeleteQueue(f.ctx, f.queue, true))
+	results := f.tryRequest(core.PublishRequest{AllOrNothing: true, Jobs: []core.NewJob{
+		{Group: "g", ID: "b"}, key("c", core.Dedup{}),
+	}})
+	f.wantErr(results[0].Err, core.ErrNotPublished)
+	f.wantDuplicate(results[1].Err, "k", "a")
+	f.claimNothing()
 }
 
 // An id is taken for as long as the queue holds the job, finished or not.

@@ -183,6 +183,8 @@ for tier = highest, lowest, -1 do
     local count = #lanes
     if count == 0 then break end
     local held = call('HMGET', LEASES, unpack(lanes))
+    local blocks = careful and call('HMGET', Q .. 'B', unpack(lanes))
+    local delays = careful and call('HMGET', Q .. 'D', unpack(lanes))
     local members, keys = {}, {}
     for i = 1, count do
       local lane, member = lanes[i], nil
@@ -190,7 +192,7 @@ for tier = highest, lowest, -1 do
         member = slow().enter_lane(tiers, lane, held[i])
       elseif byte(lane) ~= 103 then
         member = sub(lane, 2)
-      elseif careful then
+      elseif careful and (blocks[i] or delays[i]) then
         member = slow().enter_lane(tiers, lane)
       else
         member = call('LPOP', Q .. lane)

@@ -167,8 +167,6 @@ for i = 1, n do
       local r = away[tier]
       if not r then r = {}; away[tier] = r end
       r[#r + 1] = lane
-    elseif careful then
-      slow().free(lane, tier)
     else
       local k = #names + 1
       names[k], tiers[k], lines[k] = lane, tier, Q .. lane
@@ -182,21 +180,28 @@ end
 -- Most groups have more jobs: then one command tells for all.
 local groups = #names
 if groups > 0 then
-  local all, gone = groups <= CHUNK and call('EXISTS', unpack(lines)) == groups, {}
+  local few, gone = groups <= CHUNK, {}
+  local all = few and call('EXISTS', unpack(lines)) == groups
+  local blocks = careful and few and call('HMGET', Q .. 'B', unpack(names))
+  local delays = careful and few and call('HMGET', Q .. 'D', unpack(names))
   for i = 1, groups do
     local lane, tier = names[i], tiers[i]
-    local live = all or call('EXISTS', lines[i]) == 1
-    local t = live and dues or away
-    local r = t[tier]
-    if not r then r = {}; t[tier] = r end
-    local k = #r
-    if live then
-      r[k + 1], r[k + 2] = nows, lane
-      due = now
+    if careful and (not few or blocks[i] or delays[i]) then
+      slow().free(lane, tier)
     else
-      r[k + 1] = lane
-      drained = drained + 1
-      gone[drained] = lane
+      local live = all or call('EXISTS', lines[i]) == 1
+      local t = live and dues or away
+      local r = t[tier]
+      if not r then r = {}; t[tier] = r end
+      local k = #r
+      if live then
+        r[k + 1], r[k + 2] = nows, lane
+        due = now
+      else
+        r[k + 1] = lane
+        drained = drained + 1
+        gone[drained] = lane
+      end
     end
   end
   names = gone
