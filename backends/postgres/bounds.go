@@ -1,0 +1,74 @@
+package rotapostgres
+
+import (
+	"sync"
+	"time"
+)
+
+// Positions in the bounds that rota.claim takes and gives; see sql/bounds.sql.
+const (
+	boundsLength = 22
+	boundsFirst  = 4 // of the lower bounds themselves
+)
+
+// Bounds are forgotten now and then, so that whatever might have gone wrong with
+// them (a clock that was set back, a store that lost its last writes) can hide a
+// group for no longer than that; and never so often that finding them again takes
+// more than a hundredth of the time.
+const (
+	boundsLast   = 10 * time.Second
+	boundsFactor = 100
+)
+
+// boundsMap has the lower bounds of the scans of each queue.
+type boundsMap struct{ queues sync.Map }
+
+func (m *boundsMap) of(queue string) *bounds {
+	if b, ok := m.queues.Load(queue); ok {
+		return b.(*bounds)
+	}
+	b, _ := m.queues.LoadOrStore(queue, &bounds{})
+	return b.(*bounds)
+}
+
+type bounds struct {
+	mu     sync.Mutex
+	values []int64
+	born   time.Time     // when they were last looked for from the start
+	last   time.Duration // how long that took
+	whole  time.Time     // set while such a claim runs
+}
+
+// take gives the bounds for a claim; nil for none.
+func (b *bounds) take() []int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.values == nil {
+		b.born = time.Now()
+		return nil
+	}
+	if time.Since(b.born) > max(boundsLast, boundsFactor*b.last) {
+		b.born = time.Now()
+		b.whole = b.born
+		b.values = append([]int64(nil), b.values...)
+		clear(b.values[boundsFirst:])
+	}
+	return b.values
+}
+
+// give keeps what a claim found.
+func (b *bounds) give(values []int64) {
+	if len(values) != boundsLength {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.whole.IsZero() {
+		b.last = time.Since(b.whole)
+		b.whole = time.Time{}
+	}
+	// Claims overlap: the one with the later mark knows more.
+	if b.values == nil || values[0] >= b.values[0] {
+		b.values = values
+	}
+}

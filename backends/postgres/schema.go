@@ -1,0 +1,68 @@
+package rotapostgres
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"regexp"
+	"strings"
+
+	"github.com/rota-queue/rota/core"
+)
+
+//go:embed sql/*.sql
+var sources embed.FS
+
+// schemaVersion is the version of the tables. It grows by one with each entry of
+// migrations.
+const schemaVersion = 1
+
+// migrations change the tables, one version after the other. The functions are
+// replaced as a whole whenever the schema is migrated.
+var migrations = []struct {
+	up, down string // files in sql/
+}{
+	{up: "tables.sql", down: "drop.sql"},
+}
+
+// functionFiles are in the order of their dependencies.
+var functionFiles = []string{
+	"time.sql", "lane.sql", "finish.sql", "bounds.sql", "claim.sql", "settle.sql", "publish.sql", "publish_rules.sql",
+	"move.sql", "queue.sql", "look.sql", "purge.sql", "records.sql", "hint.sql",
+}
+
+func source(name string) string {
+	text, err := sources.ReadFile("sql/" + name)
+	if err != nil {
+		panic(err) // embedded: it is there
+	}
+	return string(text)
+}
+
+var schemaDot = regexp.MustCompile(`\brota\.`)
+
+// render puts the schema's name into SQL that says rota.
+func render(schema, sql string) string {
+	sql = schemaDot.ReplaceAllString(sql, `"`+schema+`".`)
+	sql = strings.ReplaceAll(sql, "@channel@", channelOf(schema))
+	return strings.ReplaceAll(sql, "@lease_expired@", core.LeaseExpired)
+}
+
+// channelOf is the name that hints are sent under.
+func channelOf(schema string) string { return "rota_wake_" + schema }
+
+// functionsSQL is the definition of all functions.
+func functionsSQL(schema string) string {
+	var b strings.Builder
+	for _, name := range functionFiles {
+		b.WriteString(render(schema, source(name)))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// functionsDigest tells one set of functions from another.
+func functionsDigest() string {
+	sum := sha256.Sum256([]byte(functionsSQL(DefaultSchema)))
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,246 @@
+-- claim leases up to p_max groups that are due. What decides on a lane is always
+-- read by a statement that begins after the lane is locked. A claim never waits
+-- for a lane that another transaction has locked.
+--
+-- It gives a row for each lease, and a last one (o_ord -1) whose o_meta says what
+-- came of it: [outcome, now, next, bounds...]; outcome 0: done, 1: paused, 2: no
+-- such queue, 3: isolation other than read committed.
+CREATE OR REPLACE FUNCTION rota.claim(p_queue text, p_max integer, p_min integer, p_lease bigint, p_owner text, p_salt bigint, p_bounds bigint[])
+RETURNS TABLE (o_ord integer, o_fence bigint, o_until bigint, o_meta bigint[],
+	o_seq bigint, o_id text, o_grp text, o_kind text, o_payload bytea, o_headers text, o_prio integer, o_attempt integer, o_max_attempts integer,
+	o_run_at bigint, o_timeout bigint, o_deadline bigint, o_retention bigint, o_on_failure integer, o_on_exhausted integer, o_scheduling integer,
+	o_created_at bigint, o_failures text, o_result bytea, o_dedup_key text)
+LANGUAGE plpgsql ROWS 50
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+	q rota.queue;
+	b bigint[];
+	v_q integer;
+	v_now bigint;
+	v_until bigint;
+	v_tier integer;
+	v_got integer := 0;
+	v_need integer;
+	v_base bigint;
+	v_seen integer := 0;
+	v_next bigint;
+	n integer;
+	m integer;
+	-- what is next in turn: lanes (s), leases that ran out (e), arrivals (f)
+	s_tid tid[]; s_ord integer[]; s_key text[]; s_lone boolean[]; s_floor bigint[];
+	e_ord integer[]; e_key text[]; e_lone boolean[];
+	f_tid tid[]; f_ord integer[]; f_key text[]; f_place bigint[]; f_due bigint[];
+	f_at bigint; f_grp text; f_behind bigint;
+	f_mine text[];
+	l rota.lane;
+	v_tid tid;
+BEGIN
+	IF current_setting('transaction_isolation') <> 'read committed' THEN
+		o_ord := -1; o_meta := ARRAY[3]; RETURN NEXT; RETURN;
+	END IF;
+	b := rota.bounds_valid(p_bounds);
+	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue;
+	IF NOT FOUND OR q.paused THEN
+		o_ord := -1; o_meta := ARRAY[CASE WHEN q.paused THEN 1 ELSE 2 END]; RETURN NEXT; RETURN;
+	END IF;
+	v_q := q.id;
+	v_now := rota.us();
+	IF EXISTS (SELECT 1 FROM rota.job j WHERE j.queue = v_q AND j.aside >= b[5] AND j.aside <= v_now) THEN
+		PERFORM rota.join_due(q, b[5], v_now, 1000);
+		b := rota.bounds_valid(b);
+	END IF;
+	b := rota.bounds_next(q, b);
+	FOR v_tier IN REVERSE 4..p_min LOOP
+		f_at := b[8 + v_tier];
+		f_grp := '';
+		f_behind := -1;
+		LOOP
+			v_need := p_max - v_got;
+			EXIT WHEN v_need = 0 OR v_seen > 20000;
+			WITH f AS MATERIALIZED (
+				SELECT a.ctid, a.grp, a.due, a.place FROM rota.arrival a
+				WHERE a.queue = v_q AND a.tier = v_tier AND a.due <= v_now AND (a.due, a.grp, a.place) > (f_at, f_grp, f_behind)
+				ORDER BY a.due, a.grp, a.place LIMIT v_need FOR UPDATE SKIP LOCKED
+			), s AS MATERIALIZED (
+				SELECT x.ctid, x.key, x.lone, x.floor, x.due, x.born FROM rota.lane x
+				WHERE x.queue = v_q AND x.tier = v_tier AND x.leased = false AND x.due >= b[13 + v_tier]
+					AND x.due <= (SELECT CASE WHEN count(*) = v_need THEN max(f.due) ELSE v_now END FROM f)
+				ORDER BY x.due, x.born, x.key LIMIT v_need FOR UPDATE SKIP LOCKED
+			), e AS MATERIALIZED (
+				SELECT x.ctid, x.key, x.lone, x.floor, x.due, x.born FROM rota.lane x
+				WHERE x.queue = v_q AND x.tier = v_tier AND x.leased = true AND x.due >= b[18 + v_tier] AND x.due <= v_now
+				ORDER BY x.due, x.born, x.key LIMIT v_need FOR UPDATE SKIP LOCKED
+			), u AS (
+				SELECT y.*, (row_number() OVER ())::integer AS ord FROM (
+					SELECT 1 AS kind, f.ctid, f.grp AS key, false AS lone, f.place AS floor, f.due, 0::bigint AS born FROM f
+					UNION ALL SELECT 2, s.ctid, s.key, s.lone, s.floor, s.due, s.born FROM s
+					UNION ALL SELECT 3, e.ctid, e.key, e.lone, e.floor, e.due, e.born FROM e
+					ORDER BY due, born, key, kind, floor LIMIT v_need) y
+			)
+			SELECT array_agg(u.ctid) FILTER (WHERE kind = 2), array_agg(u.ord) FILTER (WHERE kind = 2),
+				array_agg(u.key) FILTER (WHERE kind = 2), array_agg(u.lone) FILTER (WHERE kind = 2), array_agg(u.floor) FILTER (WHERE kind = 2),
+				array_agg(u.ord) FILTER (WHERE kind = 3), array_agg(u.key) FILTER (WHERE kind = 3), array_agg(u.lone) FILTER (WHERE kind = 3),
+				array_agg(u.ctid) FILTER (WHERE kind = 1), array_agg(u.ord) FILTER (WHERE kind = 1), array_agg(u.key) FILTER (WHERE kind = 1),
+				array_agg(u.floor) FILTER (WHERE kind = 1), array_agg(u.due) FILTER (WHERE kind = 1), count(*)
+			INTO s_tid, s_ord, s_key, s_lone, s_floor, e_ord, e_key, e_lone, f_tid, f_ord, f_key, f_place, f_due, n FROM u;
+			EXIT WHEN n = 0;
+			v_seen := v_seen + n;
+			IF v_until IS NULL THEN -- this transaction has an id by now
+				v_now := rota.us();
+				v_until := v_now + p_lease;
+			END IF;
+			v_base := rota.take(n) - 1;
+
+			-- Leases that ran out: end them, then treat the lane like the others.
+			IF e_key IS NOT NULL THEN
+				FOR m IN 1..array_length(e_key, 1) LOOP
+					SELECT * INTO l FROM rota.lane x WHERE x.queue = v_q AND x.key = e_key[m] AND x.lone = e_lone[m];
+					PERFORM rota.expire(q, l, v_now);
+					SELECT x.ctid INTO v_tid FROM rota.lane x WHERE x.queue = v_q AND x.key = e_key[m] AND x.lone = e_lone[m] AND x.due IS NOT NULL;
+					IF FOUND THEN
+						s_tid := s_tid || v_tid; s_ord := s_ord || e_ord[m]; s_key := s_key || e_key[m];
+						s_lone := s_lone || e_lone[m]; s_floor := s_floor || l.floor;
+					END IF;
+				END LOOP;
+			END IF;
+
+			IF s_tid IS NOT NULL THEN
+				RETURN QUERY
+				WITH h AS MATERIALIZED (
+					SELECT x.tid, x.ord, x.key, j.* FROM unnest(s_tid, s_ord, s_key, s_lone, s_floor) AS x(tid, ord, key, lone, floor)
+					LEFT JOIN LATERAL (
+						(SELECT j1.* FROM rota.job j1 WHERE NOT x.lone AND j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= x.floor
+							ORDER BY j1.place, j1.seq LIMIT 1)
+						UNION ALL
+						(SELECT j2.* FROM rota.job j2 WHERE x.lone AND j2.queue = v_q AND j2.id = x.key AND j2.state < 5 LIMIT 1)
+					) j ON true
+				), gone AS (
+					DELETE FROM rota.lane x USING h WHERE x.ctid = h.tid AND h.seq IS NULL
+				), later AS (
+					UPDATE rota.lane x SET due = h.run_at FROM h WHERE x.ctid = h.tid AND h.run_at > v_now
+				), took AS (
+					UPDATE rota.lane x SET leased = true, due = v_until, floor = least(h.place, greatest(x.floor, b[1])), fence = greatest(v_base + h.ord, x.fence + 1),
+						salt = p_salt, job = h.seq, attempt = h.attempt + 1, owner = p_owner, claimed_at = v_now, claimed_from = h.state
+					FROM h WHERE x.ctid = h.tid AND h.run_at <= v_now
+					RETURNING v_seen - n + h.ord, x.fence, v_until, NULL::bigint[], h.seq, h.id, h.grp, h.kind, h.payload, h.headers::text, x.tier::integer, x.attempt, h.max_attempts,
+						h.run_at, h.timeout, h.deadline, h.retention, h.on_failure::integer, h.on_exhausted::integer, h.scheduling::integer,
+						h.created_at, h.failures::text, h.result, h.dedup_key
+				)
+				SELECT * FROM took;
+				GET DIAGNOSTICS m = ROW_COUNT;
+				v_got := v_got + m;
+			END IF;
+
+			IF f_tid IS NOT NULL THEN
+				f_at := f_due[array_length(f_due, 1)];
+				f_grp := f_key[array_length(f_key, 1)];
+				f_behind := f_place[array_length(f_place, 1)];
+				-- A group that has a lane needs no arrival. Its lane is locked for that:
+				-- who is about to delete it looks at the line once more after us.
+				SELECT array_agg(x.key) INTO f_mine FROM (SELECT DISTINCT k.key FROM unnest(f_key) AS k(key)) k, LATERAL (
+					SELECT y.key FROM rota.lane y WHERE y.queue = v_q AND y.key = k.key AND y.lone = false FOR UPDATE SKIP LOCKED) x;
+				IF f_mine IS NOT NULL THEN
+					DELETE FROM rota.arrival a USING unnest(f_tid, f_key) AS x(tid, key) WHERE a.ctid = x.tid AND x.key = ANY (f_mine);
+				END IF;
+				-- The others get one, for the first of their jobs, which then is handed out.
+				RETURN QUERY
+				WITH g AS MATERIALIZED (
+					SELECT DISTINCT ON (x.key) x.* FROM unnest(f_ord, f_key, f_place, f_due) AS x(ord, key, first, due)
+					WHERE (SELECT y.key FROM rota.lane y WHERE y.queue = v_q AND y.key = x.key AND y.lone = false LIMIT 1) IS NULL
+					ORDER BY x.key, x.ord
+				), h AS MATERIALIZED (
+					SELECT g.*, j.seq, j.place, j.run_at, j.attempt, j.prio, j.state, j.run_at <= v_now AND j.prio = v_tier AS ok FROM g LEFT JOIN LATERAL (
+						SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = g.key AND j1.inline ORDER BY j1.place, j1.seq LIMIT 1) j ON true
+				), made AS (
+					INSERT INTO rota.lane (queue, key, tier, leased, due, floor, fence, salt, job, attempt, owner, claimed_at, claimed_from)
+					SELECT v_q, h.key, h.prio, h.ok, CASE WHEN h.ok THEN v_until WHEN h.run_at > v_now THEN h.run_at ELSE h.due END,
+						least(h.place, b[1]), v_base + h.ord, CASE WHEN h.ok THEN p_salt END, CASE WHEN h.ok THEN h.seq END,
+						CASE WHEN h.ok THEN h.attempt + 1 END, CASE WHEN h.ok THEN p_owner END, CASE WHEN h.ok THEN v_now END, CASE WHEN h.ok THEN h.state END
+					FROM h WHERE h.seq IS NOT NULL AND h.place >= h.first
+					ON CONFLICT (queue, key, lone) DO NOTHING
+					RETURNING key, fence, leased
+				), used AS (
+					DELETE FROM rota.arrival a USING unnest(f_tid, f_key) AS x(tid, key)
+					WHERE a.ctid = x.tid AND (x.key IN (SELECT made.key FROM made) OR x.key IN (SELECT h.key FROM h WHERE h.seq IS NULL OR h.place < h.first))
+				)
+				SELECT (v_seen - n + made.fence - v_base)::integer, made.fence, v_until, NULL::bigint[], j.seq, j.id, j.grp, j.kind, j.payload, j.headers::text, v_tier, j.attempt + 1, j.max_attempts,
+					j.run_at, j.timeout, j.deadline, j.retention, j.on_failure::integer, j.on_exhausted::integer, j.scheduling::integer,
+					j.created_at, j.failures::text, j.result, j.dedup_key
+				FROM made, LATERAL (SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = made.key AND j1.inline ORDER BY j1.place, j1.seq LIMIT 1) j
+				WHERE made.leased;
+				GET DIAGNOSTICS m = ROW_COUNT;
+				v_got := v_got + m;
+			END IF;
+			EXIT WHEN n < v_need;
+		END LOOP;
+	END LOOP;
+	IF v_got > 0 AND q.event_ttl > 0 THEN
+		PERFORM rota.claimed(q, v_until, p_salt);
+	END IF;
+	IF v_got < p_max THEN
+		v_next := rota.next_due(q, p_min, b);
+		PERFORM rota.idle(q);
+	END IF;
+	o_ord := -1;
+	o_meta := ARRAY[0, rota.us(), coalesce(v_next, 0)] || b;
+	RETURN NEXT;
+END $$;
+
+-- claimed writes the events of the jobs just leased.
+CREATE OR REPLACE FUNCTION rota.claimed(q rota.queue, p_until bigint, p_salt bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO rota.event (at, queue, attempt, kind, grp, job, jobkind, worker)
+	SELECT x.claimed_at, q.id, x.attempt, 'started', j.grp, j.id, j.kind, coalesce(x.owner, '')
+	FROM rota.lane x, LATERAL rota.running_job(x) j
+	WHERE x.queue = q.id AND x.tier = ANY (ARRAY[0, 1, 2, 3, 4]) AND x.leased = true AND x.due = p_until AND x.salt = p_salt
+	ORDER BY x.fence;
+END $$;
+
+-- next_due is when the next thing falls due by itself.
+CREATE OR REPLACE FUNCTION rota.next_due(q rota.queue, p_min integer, b bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	t integer;
+	first bigint := (SELECT j.aside FROM rota.job j WHERE j.queue = q.id AND j.aside >= b[5] ORDER BY j.aside LIMIT 1);
+BEGIN
+	FOR t IN p_min..4 LOOP
+		first := least(first, (SELECT a.due FROM rota.arrival a
+				WHERE a.queue = q.id AND a.tier = t AND a.due >= b[8 + t] ORDER BY a.due LIMIT 1),
+			(SELECT x.due FROM rota.lane x
+				WHERE x.queue = q.id AND x.tier = t AND x.leased = false AND x.due >= b[13 + t] ORDER BY x.due LIMIT 1),
+			(SELECT x.due FROM rota.lane x
+				WHERE x.queue = q.id AND x.tier = t AND x.leased = true AND x.due >= b[18 + t] ORDER BY x.due LIMIT 1));
+	END LOOP;
+	RETURN first;
+END $$;
+
+-- idle remembers for a little while that a worker of the queue had nothing to do.
+CREATE OR REPLACE FUNCTION rota.idle(q rota.queue) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	now bigint := rota.us();
+BEGIN
+	IF q.idle_until < now + 5000000 THEN
+		UPDATE rota.queue x SET idle_until = now + 10000000
+		WHERE x.id = (SELECT y.id FROM rota.queue y WHERE y.id = q.id AND y.idle_until < now + 5000000 FOR NO KEY UPDATE SKIP LOCKED);
+	END IF;
+END $$;
+
+-- join_due lets jobs join whose time has come. It does not wait for a group that
+-- is being settled: that one's jobs join with the next claim.
+CREATE OR REPLACE FUNCTION rota.join_due(q rota.queue, low bigint, now bigint, n integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	j rota.job;
+	since bigint;
+BEGIN
+	FOR j IN SELECT x.* FROM rota.job x WHERE x.queue = q.id AND x.aside >= low AND x.aside <= now
+		ORDER BY x.aside, x.seq LIMIT n FOR UPDATE SKIP LOCKED
+	LOOP
+		PERFORM 1 FROM rota.lane l WHERE l.queue = q.id AND l.key = j.grp AND l.lone = false FOR UPDATE SKIP LOCKED;
+		IF NOT FOUND AND EXISTS (SELECT 1 FROM rota.lane l WHERE l.queue = q.id AND l.key = j.grp AND l.lone = false) THEN
+			CONTINUE;
+		END IF;
+		since := j.aside;
+		j.state := 2;
+		PERFORM rota.join_line(q, j, CASE j.place WHEN 0 THEN since ELSE j.place END, since, now);
+	END LOOP;
+END $$;

@@ -1,0 +1,2 @@
+-- Undo tables.sql and all functions.
+DROP SCHEMA IF EXISTS "@schema@" CASCADE;

@@ -1,0 +1,130 @@
+-- What happens to a lane when its line changes. docs/state-machine.md has the
+-- rules; all of these hold the lane's row lock, which is the group's mutex.
+
+-- head is the job in front of a group's line.
+CREATE OR REPLACE FUNCTION rota.head(q integer, g text, floor bigint) RETURNS rota.job LANGUAGE plpgsql STABLE AS $$
+DECLARE
+	h rota.job;
+BEGIN
+	SELECT * INTO h FROM rota.job j WHERE j.queue = q AND j.grp = g AND j.inline AND j.place >= floor
+	ORDER BY j.place, j.seq LIMIT 1;
+	RETURN h;
+END $$;
+
+-- lock_lane locks the lane of a group and makes it if the group has jobs, or
+-- anyway if make is set. Its tier is settled before anybody can change the line.
+CREATE OR REPLACE FUNCTION rota.lock_lane(q rota.queue, g text, make boolean) RETURNS rota.lane LANGUAGE plpgsql AS $$
+DECLARE
+	l rota.lane;
+	h rota.job;
+BEGIN
+	LOOP
+		SELECT * INTO l FROM rota.lane x WHERE x.queue = q.id AND x.key = g AND NOT x.lone FOR UPDATE;
+		IF FOUND THEN
+			IF l.tier < 0 THEN
+				h := rota.head(q.id, g, 0);
+				IF h.seq IS NOT NULL THEN
+					UPDATE rota.lane x SET tier = h.prio WHERE x.queue = q.id AND x.key = g AND NOT x.lone RETURNING x.* INTO l;
+				END IF;
+			END IF;
+			RETURN l;
+		END IF;
+		h := rota.head(q.id, g, 0);
+		IF h.seq IS NULL AND NOT make THEN
+			RETURN NULL;
+		END IF;
+		PERFORM rota.rewound();
+		INSERT INTO rota.lane (queue, key, tier, due)
+		VALUES (q.id, g, coalesce(h.prio, -1), CASE WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - q.head_start END)
+		ON CONFLICT (queue, key, lone) DO NOTHING;
+	END LOOP;
+END $$;
+
+-- free_lane puts a lane that has no lease any more to its place among the turns:
+-- due is when, null that its line is empty. An empty lane is forgotten unless a
+-- person did something to it.
+CREATE OR REPLACE FUNCTION rota.free_lane(l rota.lane, at bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF at IS NULL AND (l.lone OR NOT (l.paused OR l.held)) THEN
+		DELETE FROM rota.lane x WHERE x.queue = l.queue AND x.key = l.key AND x.lone = l.lone;
+		RETURN;
+	END IF;
+	UPDATE rota.lane x SET
+		due = CASE WHEN l.paused OR l.held THEN NULL ELSE at END,
+		tier = CASE WHEN at IS NULL THEN -1 ELSE x.tier END,
+		floor = CASE WHEN at IS NULL THEN 0 ELSE x.floor END,
+		leased = false, salt = NULL, job = NULL, owner = NULL, attempt = NULL, claimed_at = NULL,
+		paused = l.paused, held = l.held, held_by = l.held_by
+	WHERE x.queue = l.queue AND x.key = l.key AND x.lone = l.lone;
+END $$;
+
+-- head_changed gives a lane its due when its head may be another than before,
+-- other than by the end of a lease.
+CREATE OR REPLACE FUNCTION rota.head_changed(l rota.lane, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	h rota.job;
+BEGIN
+	IF l.leased THEN
+		UPDATE rota.lane x SET paused = l.paused, held = l.held, held_by = l.held_by
+		WHERE x.queue = l.queue AND x.key = l.key AND x.lone = l.lone;
+		RETURN;
+	END IF;
+	IF l.lone THEN
+		SELECT * INTO h FROM rota.job j WHERE j.queue = l.queue AND j.id = l.key AND j.state < 5;
+	ELSE
+		h := rota.head(l.queue, l.key, 0);
+	END IF;
+	PERFORM rota.free_lane(l, CASE
+		WHEN h.seq IS NULL THEN NULL
+		WHEN h.run_at > now THEN h.run_at
+		WHEN l.due <= now THEN l.due
+		ELSE now END);
+END $$;
+
+-- join_line puts a job that exists already into its line at a place. since is the
+-- time of joining. It stores the job.
+CREATE OR REPLACE FUNCTION rota.join_line(q rota.queue, j rota.job, at bigint, since bigint, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	l rota.lane;
+	v_due bigint;
+	first boolean;
+BEGIN
+	j.place := at;
+	j.aside := NULL;
+	v_due := CASE WHEN j.run_at > now THEN j.run_at WHEN j.grp IS NULL OR j.claimed_at IS NOT NULL THEN since ELSE since - q.head_start END;
+	IF v_due < now THEN
+		PERFORM rota.rewound();
+	END IF;
+	IF j.grp IS NULL THEN
+		PERFORM rota.store_job(j);
+		INSERT INTO rota.lane (queue, key, lone, born, tier, due) VALUES (q.id, j.id, true, j.seq, j.prio, v_due);
+		RETURN;
+	END IF;
+	l := rota.lock_lane(q, j.grp, true);
+	first := l.tier < 0;
+	IF first THEN
+		l.tier := j.prio;
+		UPDATE rota.lane x SET tier = j.prio, floor = at,
+			due = CASE WHEN l.paused OR l.held THEN NULL ELSE v_due END
+		WHERE x.queue = q.id AND x.key = j.grp AND NOT x.lone;
+	ELSIF l.floor > at THEN
+		UPDATE rota.lane x SET floor = at WHERE x.queue = q.id AND x.key = j.grp AND NOT x.lone;
+	END IF;
+	j.prio := l.tier;
+	j.inline := true;
+	PERFORM rota.store_job(j);
+	IF NOT first THEN
+		PERFORM rota.head_changed(l, now);
+	END IF;
+END $$;
+
+-- store_job writes a job back as a whole.
+CREATE OR REPLACE FUNCTION rota.store_job(j rota.job) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	UPDATE rota.job x SET
+		place = j.place, run_at = j.run_at, aside = j.aside, claimed_at = j.claimed_at, finished_at = j.finished_at,
+		expires = j.expires, deadline = j.deadline, timeout = j.timeout, attempt = j.attempt, max_attempts = j.max_attempts,
+		state = j.state, prio = j.prio, inline = j.inline, cancel = j.cancel, kind = j.kind, payload = j.payload,
+		headers = j.headers, result = j.result, failures = j.failures
+	WHERE x.queue = j.queue AND x.id = j.id;
+END $$;

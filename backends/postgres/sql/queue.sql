@@ -1,0 +1,106 @@
+-- Acts on queues as a whole.
+
+CREATE OR REPLACE FUNCTION rota.configure(p_queue text, p_config text, p_head_start bigint, p_on_failure integer, p_on_exhausted integer, p_scheduling integer,
+	p_max integer, p_completed bigint, p_dead bigint, p_cancelled bigint, p_result bigint, p_events bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM rota.queues_for(ARRAY[p_queue]);
+	PERFORM rota.rewound();
+	UPDATE rota.queue q SET config = p_config, head_start = p_head_start, on_failure = p_on_failure, on_exhausted = p_on_exhausted,
+		scheduling = p_scheduling, max_attempts = p_max, keep_completed = p_completed, keep_dead = p_dead, keep_cancelled = p_cancelled,
+		keep_result = p_result, event_ttl = p_events
+	WHERE q.name = p_queue;
+END $$;
+
+-- exists_queue: alive, or a publish that was under way when it was deleted has
+-- brought it back.
+CREATE OR REPLACE FUNCTION rota.exists_queue(q rota.queue) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+	RETURN q.alive OR EXISTS (SELECT 1 FROM rota.job j WHERE j.queue = q.id);
+END $$;
+
+CREATE OR REPLACE FUNCTION rota.unfinished(p_queue integer) RETURNS bigint LANGUAGE sql STABLE AS $$
+	SELECT (SELECT count(*) FROM rota.job j WHERE j.queue = p_queue AND j.state = 2)
+		+ (SELECT count(*) FROM rota.job j WHERE j.queue = p_queue AND j.state = ANY (ARRAY[1, 4]) AND j.state IN (1, 4))
+$$;
+
+-- delete_queue gives -1 when there is no such queue, the number of unfinished jobs
+-- when there are some and force is not set, else 0. It takes arrivals first, then
+-- lanes, then jobs, so that a claim under way can not leave a lane behind.
+CREATE OR REPLACE FUNCTION rota.delete_queue(p_queue text, p_force boolean) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	q rota.queue;
+	n bigint;
+BEGIN
+	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue FOR UPDATE;
+	IF NOT FOUND OR NOT rota.exists_queue(q) THEN
+		RETURN -1;
+	END IF;
+	IF NOT p_force THEN
+		n := rota.unfinished(q.id);
+		IF n > 0 THEN
+			RETURN n;
+		END IF;
+	END IF;
+	DELETE FROM rota.arrival x WHERE x.queue = q.id;
+	DELETE FROM rota.lane x USING (SELECT y.ctid FROM rota.lane y WHERE y.queue = q.id ORDER BY y.key FOR UPDATE) y WHERE x.ctid = y.ctid;
+	DELETE FROM rota.job x WHERE x.queue = q.id;
+	DELETE FROM rota.dedup x WHERE x.queue = q.id AND (x.states & (1 << 8) = 0 OR x.until IS NULL OR x.until <= rota.us());
+	DELETE FROM rota.tally x WHERE x.queue = q.id;
+	DELETE FROM rota.event x WHERE x.queue = q.id;
+	DELETE FROM rota.binding x WHERE x.queue = q.id;
+	UPDATE rota.queue x SET alive = false, paused = false, on_failure = DEFAULT, on_exhausted = DEFAULT, scheduling = DEFAULT, max_attempts = DEFAULT,
+		head_start = DEFAULT, keep_completed = DEFAULT, keep_dead = DEFAULT, keep_cancelled = DEFAULT, keep_result = DEFAULT, event_ttl = DEFAULT,
+		config = DEFAULT WHERE x.id = q.id;
+	PERFORM rota.rewound();
+	RETURN 0;
+END $$;
+
+-- update_job patches a job that is in one of the states; it gives 0 done, 1 no such
+-- job, 16 + state otherwise.
+CREATE OR REPLACE FUNCTION rota.update_job(p_queue text, p_id text, p_states integer, p_payload bytea, p_set text, p_drop text, p_result bytea)
+RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+	j rota.job;
+	was rota.job;
+	s integer;
+	v_q integer;
+BEGIN
+	SELECT x.id INTO v_q FROM rota.queue x WHERE x.name = p_queue;
+	LOOP
+		SELECT * INTO was FROM rota.job x WHERE x.queue = v_q AND x.id = p_id;
+		IF NOT FOUND THEN
+			RETURN 1;
+		END IF;
+		IF was.state < 5 THEN -- so that no claim takes it meanwhile
+			PERFORM 1 FROM rota.lane l WHERE l.queue = v_q AND l.key = coalesce(was.grp, was.id) AND l.lone = (was.grp IS NULL) FOR UPDATE;
+		END IF;
+		SELECT * INTO j FROM rota.job x WHERE x.queue = v_q AND x.id = p_id FOR UPDATE;
+		EXIT WHEN j.seq = was.seq AND j.inline = was.inline AND (j.state < 5) = (was.state < 5);
+	END LOOP;
+	s := rota.state_of(j);
+	IF p_states <> 0 AND p_states & (1 << s) = 0 THEN
+		RETURN 16 + s;
+	END IF;
+	PERFORM rota.store_job(rota.patched(j, p_payload, p_set::jsonb, p_drop::jsonb, p_result));
+	RETURN 0;
+END $$;
+
+-- set_paused tells whether it changed anything; null when there is no such queue.
+CREATE OR REPLACE FUNCTION rota.set_paused(p_queue text, p_paused boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	q rota.queue;
+BEGIN
+	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue FOR UPDATE;
+	IF NOT FOUND OR NOT rota.exists_queue(q) THEN
+		RETURN NULL;
+	END IF;
+	UPDATE rota.queue x SET paused = p_paused WHERE x.id = q.id;
+	RETURN q.paused <> p_paused;
+END $$;
+
+CREATE OR REPLACE FUNCTION rota.bind(p_topic text, p_queue text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM rota.queues_for(ARRAY[p_queue]);
+	INSERT INTO rota.binding (topic, queue, created_at) SELECT p_topic, q.id, rota.us() FROM rota.queue q WHERE q.name = p_queue
+	ON CONFLICT (topic, queue) DO NOTHING;
+END $$;

@@ -1,0 +1,232 @@
+-- settle ends leases. The arrays run in parallel, those after p_salt may be null as
+-- a whole: then every outcome is a completion and nothing is patched. It gives the
+-- state of each job, 0 for a lost lease; plus 16 when a job with a result has
+-- finished. Two more numbers follow: 1 when a worker had nothing to do lately, and
+-- the transaction's id.
+--
+-- What a completion does when nothing asks for more is done for all of them at
+-- once; the rest one by one by settle_one.
+CREATE OR REPLACE FUNCTION rota.settle(p_queue text, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[],
+	p_action smallint[], p_delay bigint[], p_error text[], p_trace text[],
+	p_payload bytea[], p_set text[], p_drop text[], p_result bytea[])
+RETURNS bigint[] LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+	q rota.queue;
+	v_q integer;
+	v_now bigint;
+	v_states bigint[] := array_fill(0::bigint, ARRAY[array_length(p_id, 1) + 2]);
+	v_fresh boolean := current_setting('transaction_isolation') = 'read committed';
+	d_ord integer[]; d_tid tid[]; d_key text[]; d_lone boolean[]; d_floor bigint[]; d_jtid tid[];
+	a_ord integer[];
+	i integer;
+	v_lane rota.lane;
+BEGIN
+	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue;
+	IF NOT FOUND THEN
+		RETURN v_states;
+	END IF;
+	v_q := q.id;
+	PERFORM pg_current_xact_id();
+	-- Lock in the order of keys, so that two settles do not wait for each other. The
+	-- job of a locked lane stays where it is.
+	SELECT array_agg(a.ord) FILTER (WHERE NOT a.plain), array_agg(a.ord) FILTER (WHERE a.plain), array_agg(a.tid) FILTER (WHERE a.plain),
+		array_agg(a.key) FILTER (WHERE a.plain), array_agg(a.lone) FILTER (WHERE a.plain), array_agg(a.floor) FILTER (WHERE a.plain), array_agg(a.jtid) FILTER (WHERE a.plain)
+	INTO a_ord, d_ord, d_tid, d_key, d_lone, d_floor, d_jtid
+	FROM (SELECT l.tid, x.ord, l.key, l.lone, l.floor, j.tid AS jtid, j.plain AND (p_action IS NULL OR (p_action[x.ord] = 1
+			AND p_payload[x.ord] IS NULL AND p_set[x.ord] IS NULL AND p_drop[x.ord] IS NULL AND p_result[x.ord] IS NULL)) AS plain
+		FROM (SELECT z.grp, z.id, z.fence, z.salt, z.ord::integer AS ord FROM unnest(p_grp, p_id, p_fence, p_salt) WITH ORDINALITY AS z(grp, id, fence, salt, ord)
+			ORDER BY coalesce(nullif(z.grp, ''), z.id) COLLATE "C") x,
+		LATERAL (SELECT z.ctid AS tid, z.* FROM rota.lane z WHERE z.queue = v_q AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
+			AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE) l,
+		LATERAL (SELECT z.ctid AS tid, z.result IS NULL AND z.dedup_key IS NULL AND coalesce(z.retention, q.keep_completed) <= 0 AND q.event_ttl = 0 AS plain
+			FROM rota.job z WHERE z.queue = v_q AND z.id = x.id AND z.seq = l.job LIMIT 1) j) a;
+
+	v_now := rota.us();
+	v_states[array_length(p_id, 1) + 1] := (q.idle_until > v_now)::integer;
+	v_states[array_length(p_id, 1) + 2] := pg_current_xact_id()::text::bigint;
+	IF d_ord IS NOT NULL THEN
+		DELETE FROM rota.job j WHERE j.ctid = ANY (d_jtid);
+		GET DIAGNOSTICS i = ROW_COUNT;
+		IF i < array_length(d_ord, 1) THEN -- one was changed before its lane was locked
+			RAISE SQLSTATE '40001';
+		END IF;
+		-- In a transaction whose snapshot is older than the lock, nobody knows what
+		-- stands in line: then the next claim looks.
+		WITH h AS MATERIALIZED (
+			SELECT x.tid, CASE WHEN v_fresh OR x.lone THEN j.run_at ELSE v_now END AS run_at FROM unnest(d_tid, d_key, d_lone, d_floor) AS x(tid, key, lone, floor)
+			LEFT JOIN LATERAL (SELECT y.run_at FROM rota.job y WHERE NOT x.lone AND y.queue = v_q AND y.grp = x.key AND y.inline AND y.place >= x.floor
+				ORDER BY y.place, y.seq LIMIT 1) j ON true
+		), gone AS (
+			DELETE FROM rota.lane x USING h WHERE x.ctid = h.tid AND h.run_at IS NULL AND NOT (x.paused OR x.held)
+		)
+		UPDATE rota.lane x SET leased = false, salt = NULL, job = NULL, attempt = NULL, owner = NULL, claimed_at = NULL,
+			due = CASE WHEN x.paused OR x.held THEN NULL ELSE greatest(v_now, h.run_at) END,
+			tier = CASE WHEN h.run_at IS NULL THEN -1 ELSE x.tier END
+		FROM h WHERE x.ctid = h.tid AND (h.run_at IS NOT NULL OR x.paused OR x.held);
+		PERFORM rota.add_tally(v_q, v_now, array_length(d_ord, 1), 0, 0, 0);
+		FOREACH i IN ARRAY d_ord LOOP
+			v_states[i] := 8;
+		END LOOP;
+	END IF;
+
+	IF a_ord IS NOT NULL THEN
+		SELECT array_agg(x ORDER BY x) INTO a_ord FROM unnest(a_ord) x;
+		FOREACH i IN ARRAY a_ord LOOP
+			SELECT * INTO v_lane FROM rota.lane x WHERE x.queue = v_q AND x.key = coalesce(nullif(p_grp[i], ''), p_id[i]) AND x.lone = (p_grp[i] = '');
+			v_states[i] := rota.settle_one(q, v_lane, p_id[i], coalesce(p_action[i], 1), coalesce(p_delay[i], 0), coalesce(p_error[i], ''), coalesce(p_trace[i], ''),
+				p_payload[i], p_set[i]::jsonb, p_drop[i]::jsonb, p_result[i], v_fresh, v_now);
+		END LOOP;
+	END IF;
+	RETURN v_states;
+END $$;
+
+-- patched applies a patch to a job that the caller stores.
+CREATE OR REPLACE FUNCTION rota.patched(j rota.job, p_payload bytea, p_set jsonb, p_drop jsonb, p_result bytea) RETURNS rota.job LANGUAGE plpgsql AS $$
+BEGIN
+	j.payload := coalesce(p_payload, j.payload);
+	j.result := coalesce(p_result, j.result);
+	IF p_set IS NOT NULL THEN
+		j.headers := coalesce(j.headers, '{}') || p_set;
+	END IF;
+	IF p_drop IS NOT NULL AND j.headers IS NOT NULL THEN
+		j.headers := j.headers - ARRAY(SELECT jsonb_array_elements_text(p_drop));
+	END IF;
+	RETURN j;
+END $$;
+
+-- settle_one ends the lease of a lane that the caller has locked, in any way there
+-- is.
+CREATE OR REPLACE FUNCTION rota.settle_one(q rota.queue, l rota.lane, p_id text, p_action integer, p_delay bigint, p_error text, p_trace text,
+	p_payload bytea, p_set jsonb, p_drop jsonb, p_result bytea, p_fresh boolean, now bigint)
+RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+	j rota.job;
+	action integer := p_action;
+	failed boolean;
+	s integer;
+	waiting integer;
+	at bigint;
+BEGIN
+	SELECT * INTO j FROM rota.job x WHERE x.queue = q.id AND x.id = p_id AND x.seq = l.job;
+	IF NOT FOUND THEN
+		RETURN 0;
+	END IF;
+	j := rota.patched(j, p_payload, p_set, p_drop, p_result);
+	j.attempt := l.attempt;
+	j.claimed_at := l.claimed_at;
+	j.prio := l.tier;
+	IF j.cancel AND action NOT IN (1, 5) THEN
+		action := 6;
+	END IF;
+	failed := action IN (2, 5);
+	IF failed OR (p_error <> '' AND action IN (4, 6)) THEN
+		j.failures := rota.fail(j, now, p_error, p_trace, l.owner);
+	END IF;
+	IF failed THEN
+		PERFORM rota.add_tally(q.id, now, 0, 1, 0, 0);
+	END IF;
+	IF action = 1 THEN
+		s := rota.finish(q, j, 5, now);
+		PERFORM rota.event(q, j, 'completed', now, '', l.owner);
+	ELSIF action = 6 THEN
+		s := rota.finish(q, j, 7, now);
+		PERFORM rota.event(q, j, 'cancelled', now, p_error, l.owner);
+	ELSIF action = 5 OR (action = 2 AND rota.exhausted(j)) THEN
+		s := rota.die(q, j, now, p_error, l.owner);
+		IF rota.holds(q, j) THEN
+			l.held := true;
+			l.held_by := j.id;
+		END IF;
+	ELSE
+		waiting := CASE action WHEN 2 THEN 4 ELSE 1 END;
+		IF action <> 2 THEN
+			j.attempt := j.attempt - 1;
+		END IF;
+		IF action = 3 THEN
+			p_delay := 0;
+		END IF;
+		j.run_at := now + p_delay;
+		s := CASE WHEN p_delay > 0 THEN waiting ELSE 2 END;
+		j.state := s;
+		IF p_delay > 0 AND j.grp IS NOT NULL AND coalesce(j.on_failure, q.on_failure) = 2 THEN
+			j.inline := false;
+			j.aside := j.run_at;
+		END IF;
+		PERFORM rota.store_job(j);
+		PERFORM rota.event(q, j, CASE action WHEN 2 THEN 'retried' ELSE 'released' END, now, p_error, l.owner);
+	END IF;
+	IF l.lone THEN
+		at := CASE WHEN s < 5 THEN j.run_at END;
+	ELSIF p_fresh THEN
+		at := (rota.head(q.id, l.key, l.floor)).run_at;
+	ELSE
+		at := now;
+	END IF;
+	PERFORM rota.free_lane(l, greatest(at, CASE WHEN at IS NOT NULL THEN now END));
+	RETURN s + CASE WHEN (s >= 5) AND j.result IS NOT NULL THEN 16 ELSE 0 END;
+END $$;
+
+-- lock_lease locks the lane of a lease that is still the holder's, and gives its
+-- job; null when it is not.
+CREATE OR REPLACE FUNCTION rota.lock_lease(q integer, p_grp text, p_id text, p_fence bigint, p_salt bigint) RETURNS rota.lane LANGUAGE plpgsql AS $$
+DECLARE
+	l rota.lane;
+BEGIN
+	SELECT * INTO l FROM rota.lane x WHERE x.queue = q AND x.key = coalesce(nullif(p_grp, ''), p_id) AND x.lone = (p_grp = '')
+		AND x.leased AND x.fence = p_fence AND x.salt = p_salt FOR UPDATE;
+	RETURN l;
+END $$;
+
+-- extend prolongs leases; it gives the new end for each, 0 for a lost one, and its
+-- negative when the job is to be cancelled.
+CREATE OR REPLACE FUNCTION rota.extend(p_queue text, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[], p_lease bigint)
+RETURNS bigint[] LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+	v_q integer;
+	v_until bigint;
+	v_ends bigint[] := array_fill(0::bigint, ARRAY[array_length(p_id, 1)]);
+	r record;
+BEGIN
+	SELECT x.id INTO v_q FROM rota.queue x WHERE x.name = p_queue;
+	PERFORM pg_current_xact_id();
+	v_until := rota.us() + p_lease;
+	FOR r IN
+		WITH a AS MATERIALIZED (
+			SELECT l.tid, x.ord, j.cancel
+			FROM (SELECT y.* FROM (SELECT z.* FROM unnest(p_grp, p_id, p_fence, p_salt) WITH ORDINALITY AS z(grp, id, fence, salt, ord)) y
+				ORDER BY coalesce(nullif(y.grp, ''), y.id) COLLATE "C") x,
+			LATERAL (SELECT z.ctid AS tid, z.job FROM rota.lane z WHERE z.queue = v_q AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
+				AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE) l,
+			LATERAL (SELECT z.cancel FROM rota.job z WHERE z.queue = v_q AND z.id = x.id AND z.seq = l.job LIMIT 1) j
+		)
+		UPDATE rota.lane z SET due = v_until FROM a WHERE z.ctid = a.tid RETURNING a.ord::integer AS ord, a.cancel
+	LOOP
+		v_ends[r.ord] := CASE WHEN r.cancel THEN -v_until ELSE v_until END;
+	END LOOP;
+	RETURN v_ends;
+END $$;
+
+-- save patches a running job; false when the lease is lost.
+CREATE OR REPLACE FUNCTION rota.save(p_queue text, p_grp text, p_id text, p_fence bigint, p_salt bigint, p_payload bytea, p_set text, p_drop text, p_result bytea)
+RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	v_q integer;
+	l rota.lane;
+	j rota.job;
+BEGIN
+	SELECT x.id INTO v_q FROM rota.queue x WHERE x.name = p_queue;
+	l := rota.lock_lease(v_q, p_grp, p_id, p_fence, p_salt);
+	IF l.job IS NULL THEN
+		RETURN false;
+	END IF;
+	SELECT * INTO j FROM rota.job x WHERE x.queue = v_q AND x.id = p_id AND x.seq = l.job;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	PERFORM rota.store_job(rota.patched(j, p_payload, p_set::jsonb, p_drop::jsonb, p_result));
+	RETURN true;
+END $$;

@@ -1,0 +1,35 @@
+-- us is the store's clock.
+CREATE OR REPLACE FUNCTION rota.us() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
+AS $$ SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint $$;
+
+-- take gives n numbers in a row, the first of which is returned: the clock, or
+-- behind the last number ever given. The lock is held for the evaluation of one
+-- expression, in which nothing waits; it is a lock of the session because one of
+-- the transaction would make all publishers wait for each other's commit. The
+-- nextval before it takes the lock on the sequence itself.
+CREATE OR REPLACE FUNCTION rota.take(n integer) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	k integer := 'rota.ticks'::regclass::oid::integer;
+	first bigint;
+BEGIN
+	first := nextval('rota.ticks');
+	first := (CASE WHEN pg_advisory_lock(1919906913, k) IS NOT NULL THEN
+			setval('rota.ticks', greatest(nextval('rota.ticks'), (date_part('epoch', clock_timestamp()) * 1000000)::bigint) + n - 1)
+		END) - n + 1 + (CASE WHEN pg_advisory_unlock(1919906913, k) THEN 0 ELSE 0 END);
+	RETURN first;
+END $$;
+
+-- rewound says that this transaction is about to write a due time of the past,
+-- so that no claim trusts a lower bound it found before; see claim_bounds. The
+-- transaction gets its id first: that is what claims look for.
+CREATE OR REPLACE FUNCTION rota.rewound() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	k integer := 'rota.rewind'::regclass::oid::integer;
+	last bigint;
+BEGIN
+	PERFORM pg_current_xact_id();
+	last := nextval('rota.rewind');
+	last := (CASE WHEN pg_advisory_lock(1919906913, k) IS NOT NULL THEN
+			setval('rota.rewind', greatest(nextval('rota.rewind'), (date_part('epoch', clock_timestamp()) * 1000000)::bigint))
+		END) + (CASE WHEN pg_advisory_unlock(1919906913, k) THEN 0 ELSE 0 END);
+END $$;
