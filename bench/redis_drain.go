@@ -56,7 +56,7 @@ func rotaRound(ctx context.Context, server *redisServer, n, groups int) (took ti
 		if err := publish(ctx, b, "bench", n, groups, 1_000); err != nil {
 			return err
 		}
-		took, err = drain(ctx, b, "bench", n)
+		took, err = drain(ctx, b, "bench", n, drainConcurrency)
 		return err
 	})
 	return took, err
@@ -64,13 +64,23 @@ func rotaRound(ctx context.Context, server *redisServer, n, groups int) (took ti
 
 // drain runs a worker with empty handlers until n jobs have been handled, and
 // checks that nothing is left once it has stopped.
-func drain(ctx context.Context, b core.Backend, queue string, n int) (time.Duration, error) {
+func drain(ctx context.Context, b core.Backend, queue string, n, concurrency int) (time.Duration, error) {
+	return drainWith(ctx, b, queue, n, concurrency, func(*worker.Task) error { return nil })
+}
+
+// drainWith is drain with a handler; an error of it is the drain's.
+func drainWith(ctx context.Context, b core.Backend, queue string, n, concurrency int, handle func(*worker.Task) error) (time.Duration, error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	var handled atomic.Int64
 	done := make(chan struct{})
 	w, err := worker.New(b, worker.Config{
 		Queues:      []worker.Queue{{Name: queue}},
-		Concurrency: drainConcurrency,
-		Handler: worker.HandlerFunc(func(context.Context, *worker.Task) error {
+		Concurrency: concurrency,
+		Handler: worker.HandlerFunc(func(_ context.Context, t *worker.Task) error {
+			if err := handle(t); err != nil {
+				fail(err)
+			}
 			if handled.Add(1) == int64(n) {
 				close(done)
 			}

@@ -4,6 +4,7 @@
 //
 //	go run ./examples/quickstart
 //	go run ./examples/quickstart -redis redis://localhost:6379
+//	go run ./examples/quickstart -postgres postgres://user:password@localhost:5432/database
 package main
 
 import (
@@ -22,6 +23,7 @@ import (
 
 	rotawatermill "github.com/rota-queue/rota/adapters/watermill"
 	"github.com/rota-queue/rota/backends/memory"
+	rotapostgres "github.com/rota-queue/rota/backends/postgres"
 	rotaredis "github.com/rota-queue/rota/backends/redis"
 	"github.com/rota-queue/rota/core"
 )
@@ -29,6 +31,7 @@ import (
 // options are the flags.
 type options struct {
 	redis     string
+	postgres  string
 	customers int
 	events    int
 	seed      uint64
@@ -44,10 +47,15 @@ const (
 func main() {
 	var o options
 	flag.StringVar(&o.redis, "redis", "", "URL of a Redis to run on, instead of memory")
+	flag.StringVar(&o.postgres, "postgres", "", "URL of a PostgreSQL to run on, instead of memory; it gets a schema named rota")
 	flag.IntVar(&o.customers, "customers", 200, "number of customers")
 	flag.IntVar(&o.events, "events", 2000, "number of events; half of them are of one customer")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the events and handling times")
 	flag.Parse()
+	if o.redis != "" && o.postgres != "" {
+		fmt.Fprintln(os.Stderr, "quickstart: -redis and -postgres exclude each other")
+		os.Exit(2)
+	}
 	if o.customers < 2 || o.events < 2*o.customers {
 		fmt.Fprintln(os.Stderr, "quickstart: at least 2 customers are needed, and 2 events for each")
 		os.Exit(2)
@@ -61,7 +69,7 @@ func main() {
 // run does the whole example. Only the constructors are rota's.
 func run(ctx context.Context, o options, out io.Writer) error {
 	// The store: everything below is the same on each.
-	backend, topic, err := open(ctx, o.redis)
+	backend, topic, err := open(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -111,12 +119,17 @@ func run(ctx context.Context, o options, out io.Writer) error {
 }
 
 // open gives the backend, and a topic that no other run uses.
-func open(ctx context.Context, redis string) (core.Backend, string, error) {
-	if redis == "" {
-		return memory.New(memory.Options{}), "orders", nil
+func open(ctx context.Context, o options) (core.Backend, string, error) {
+	topic := "quickstart-orders-" + watermill.NewShortUUID()
+	switch {
+	case o.redis != "":
+		backend, err := rotaredis.Open(ctx, o.redis, rotaredis.Options{})
+		return backend, topic, err
+	case o.postgres != "":
+		backend, err := rotapostgres.Open(ctx, o.postgres, rotapostgres.Options{})
+		return backend, topic, err
 	}
-	backend, err := rotaredis.Open(ctx, redis, rotaredis.Options{})
-	return backend, "quickstart-orders-" + watermill.NewShortUUID(), err
+	return memory.New(memory.Options{}), "orders", nil
 }
 
 // publishAll publishes the flood with one call, and the other events one by one.

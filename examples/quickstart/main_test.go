@@ -15,10 +15,14 @@ func TestMain(m *testing.M) { testserver.Main(m, func() error { return goleak.Fi
 var small = options{customers: 30, events: 600, seed: 1}
 
 func TestRun(t *testing.T) {
-	for name, url := range map[string]string{"memory": "", "redis": testserver.SharedRedis(t).URL()} {
+	for name, set := range map[string]func(*options){
+		"memory":   func(*options) {},
+		"redis":    func(o *options) { o.redis = testserver.SharedRedis(t).URL() },
+		"postgres": func(o *options) { o.postgres = testserver.SharedPostgres(t).URL() },
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := small
-			o.redis = url
+			set(&o)
 			var out strings.Builder
 			if err := run(t.Context(), o, &out); err != nil {
 				t.Fatalf("%v\n%s", err, out.String())
