@@ -20,7 +20,9 @@ type MoveRequest struct {
 	IDs []string
 	// From, without IDs, moves jobs of this state, oldest first; Group narrows it
 	// to one group. At most Limit jobs (1 to MaxPage, 0 means DefaultPage) are
-	// moved in one call.
+	// moved in one call. A job that can not be moved, as another has its dedup key
+	// now, is passed over, and so is a running one that was asked to end before.
+	// From must not be To, and from StateRunning only StateCancelled can be reached.
 	From  State
 	Group string
 	Limit int
@@ -30,9 +32,11 @@ type MoveRequest struct {
 type MoveResult struct {
 	// Moved counts jobs that changed (or, for a running job, were asked to).
 	Moved int
-	// More tells that a move by state stopped at its Limit.
+	// More tells that a move by state stopped at its Limit with jobs of that state
+	// (and group) left that it has not tried.
 	More bool
-	// Errs has an entry for each of IDs: nil, ErrNotFound, a *StateError (already
+	// Errs has an entry for each of IDs (when the call fails half-way, for those
+	// that were tried): nil, ErrNotFound, a *StateError (already
 	// there; or running and To is not StateCancelled), or a *DuplicateError (its
 	// dedup key belongs to another job now).
 	Errs []error

@@ -109,7 +109,7 @@ type Administrator interface {
 	// Update changes the contents of a job that is in one of the states of while
 	// (0 means any); else a *StateError. It is not fenced: a holder uses Save.
 	Update(ctx context.Context, queue, id string, patch Patch, while StateSet) error
-	// Purge removes up to limit (1 to MaxPage) finished jobs of the queue whose
+	// Purge removes up to limit (1 to MaxPage, 0 means DefaultPage) finished jobs of the queue whose
 	// retention is over, and events and dedup keys that are too old, and reports
 	// how many jobs. Workers call it when they have nothing to do.
 	Purge(ctx context.Context, queue string, limit int) (int, error)

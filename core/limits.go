@@ -12,6 +12,8 @@ import (
 // Bounds that hold on every backend. Lengths are in bytes.
 const (
 	MaxPriority       = 4
+	MostAttempts      = 1_000_000_000
+	MostPayload       = 256 << 20 // the greatest Limits.MaxPayload
 	MaxQueueName      = 200
 	MaxGroupName      = 512
 	MaxIDLength       = 512
@@ -38,6 +40,14 @@ var ErrNotPublished = errors.New("not published: another job of the batch was re
 type Limits struct {
 	// MaxPayload in bytes, for payloads and results; 0 means DefaultMaxPayload.
 	MaxPayload int
+}
+
+// Validate checks the limits themselves.
+func (l Limits) Validate() error {
+	if l.MaxPayload < 0 || l.MaxPayload > MostPayload {
+		return Invalid("limit of payloads", l.MaxPayload, fmt.Sprintf("is not between 0 and %d", MostPayload))
+	}
+	return nil
 }
 
 func (l Limits) maxPayload() int {
@@ -176,6 +186,8 @@ func (j *NewJob) checkChoices() error {
 	switch {
 	case j.MaxAttempts < Unlimited:
 		return Invalid("max attempts", j.MaxAttempts, "is negative")
+	case j.MaxAttempts > MostAttempts:
+		return Invalid("max attempts", j.MaxAttempts, fmt.Sprintf("is more than %d", MostAttempts))
 	case j.OnFailure > Skip:
 		return Invalid("failure policy", uint8(j.OnFailure), "is unknown")
 	case j.OnExhausted > Hold:
@@ -338,6 +350,9 @@ func (r MoveRequest) Validate() error {
 	}
 	if r.From < StateScheduled || r.From > StateCancelled {
 		return Invalid("source state", r.From.String(), "is not a state a job can be in")
+	}
+	if r.From == r.To || r.From == StateRunning && r.To != StateCancelled {
+		return Invalid("target state", r.To.String(), "can not be reached from "+r.From.String())
 	}
 	_, err := PageSize(r.Limit)
 	return err

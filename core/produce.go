@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -33,10 +34,15 @@ func Wait(ctx context.Context, b interface {
 }, queue, id string) (*Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	job, err := b.Job(ctx, queue, id) // before all that may take long
+	if err != nil || job.State.Finished() {
+		return job, err
+	}
 	wakes, err := b.Wakes(ctx, queue)
-	if err != nil {
+	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrClosed)) {
 		return nil, err
 	}
+	// Without wakes it polls.
 	for pause := pollMin; ; pause = min(2*pause, pollMax) {
 		job, err := b.Job(ctx, queue, id)
 		if err != nil || job.State.Finished() {

@@ -40,15 +40,17 @@ func (q *queue) moveMany(req core.MoveRequest, now int64) core.MoveResult {
 	limit, _ := core.PageSize(req.Limit) // checked by Validate
 	var jobs []*job
 	q.states[req.From].Scan(func(e entry) bool {
-		if req.Group == "" || e.job.Group == req.Group {
-			res.More = len(jobs) == limit
-			if !res.More {
-				jobs = append(jobs, e.job)
-			}
+		asked := e.job.State == core.StateRunning && e.job.CancelRequested
+		if (req.Group == "" || e.job.Group == req.Group) && !asked {
+			jobs = append(jobs, e.job)
 		}
-		return !res.More
+		return true
 	})
 	for _, j := range jobs {
+		if res.Moved == limit {
+			res.More = true
+			break
+		}
 		if q.move(j, req.To, now) == nil {
 			res.Moved++
 		}

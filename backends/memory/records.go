@@ -158,6 +158,9 @@ func (b *Backend) Increment(ctx context.Context, space, key string, delta int64,
 	if c.expires != 0 && c.expires <= now {
 		c = counter{}
 	}
+	if sum := c.value + delta; (sum > c.value) != (delta > 0) && delta != 0 {
+		return 0, core.Invalid("delta", delta, fmt.Sprintf("makes the counter of %d overflow", c.value))
+	}
 	c.value += delta
 	if ttl > 0 {
 		c.expires = now + ttl.Microseconds()

@@ -33,7 +33,7 @@ func (b *Backend) Settle(ctx context.Context, queue string, outcomes []core.Outc
 // held finds the lane of a lease that is still the holder's.
 func (q *queue) held(ref core.LeaseRef) (*lane, error) {
 	if q != nil {
-		if j := q.jobs[ref.JobID]; j != nil && j.lane != nil && j.lane.running == j && j.lane.token == ref.Token {
+		if j := q.jobs[ref.JobID]; j != nil && j.lane != nil && j.lane.running == j && j.lane.token == ref.Token && j.Group == ref.Group {
 			return j.lane, nil
 		}
 	}

@@ -18,7 +18,7 @@ var replyErrors = map[string]struct {
 }{
 	"NOAUTH":      {core.ErrMisconfigured, "the server asks for a password and none was given"},
 	"WRONGPASS":   {core.ErrMisconfigured, "the user name or password is wrong"},
-	"NOPERM":      {core.ErrMisconfigured, "the user lacks a permission (it needs EVALSHA and the commands and keys docs/redis.md lists)"},
+	"NOPERM":      {core.ErrMisconfigured, "the user lacks a permission (it needs the commands, keys and channels docs/redis.md lists)"},
 	"READONLY":    {core.ErrMisconfigured, "the server is a read-only replica, nothing was written"},
 	"OOM":         {core.ErrMisconfigured, "the server's memory is full (maxmemory), nothing was written"},
 	"MISCONF":     {core.ErrMisconfigured, "the server refuses writes because it can not save to disk, nothing was written"},
@@ -33,6 +33,8 @@ var replyErrors = map[string]struct {
 	"CROSSSLOT":   {core.ErrMisconfigured, "the keys of one operation are in different slots of the cluster, nothing was done"},
 	"NOSCRIPT":    {core.ErrUnavailable, "the server lost a script while it was loaded, nothing was done"},
 	"ERR max":     {core.ErrUnavailable, "the server has too many clients, nothing was done"},
+	"ERR DB":      {core.ErrMisconfigured, "the server has no database of that number"},
+	"ERR cluster": {core.ErrMisconfigured, "the server is not a node of a cluster, and the URL or client is one of a cluster"},
 	"WRONGTYPE":   {core.ErrMisconfigured, "somebody else's data has the name of one of rota's keys"},
 }
 
@@ -43,8 +45,13 @@ func errorWord(err error) string {
 		return ""
 	}
 	text := reply.Error()
-	if strings.HasPrefix(text, "ERR max number of clients") {
-		return "ERR max"
+	for prefix, word := range map[string]string{
+		"ERR max number of clients": "ERR max", "ERR DB index": "ERR DB",
+		"ERR This instance has cluster support disabled": "ERR cluster",
+	} {
+		if strings.HasPrefix(text, prefix) {
+			return word
+		}
 	}
 	// Redis 7 wraps the error of a command within a script, Redis 6.2 writes
 	// "ERR Error running script (call to f_..): @user_script:1: OOM command not..".

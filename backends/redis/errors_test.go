@@ -57,6 +57,7 @@ func workWhileFull(t *testing.T, b *Backend) {
 	settle(t, b, l, core.Outcome{Action: core.Retry, Error: "failed", Delay: time.Hour})
 	settle(t, b, take(t, b, "q"), core.Outcome{Action: core.Dead, Error: "failed"})
 	settle(t, b, take(t, b, "q"), core.Outcome{Action: core.Snooze, Delay: time.Hour})
+	administerWhileFull(t, b)
 	for range 60 {
 		settle(t, b, take(t, b, "q"), core.Outcome{Action: core.Complete})
 	}
@@ -73,6 +74,40 @@ func workWhileFull(t *testing.T, b *Backend) {
 		}
 	}
 	put(t, b, core.NewJob{Queue: "q", Payload: make([]byte, 10_000)})
+}
+
+// administerWhileFull does what a person may want to do just then.
+func administerWhileFull(t *testing.T, b *Backend) {
+	t.Helper()
+	ctx := context.Background()
+	l := take(t, b, "q")
+	for what, act := range map[string]func() error{
+		"pause":         func() error { _, err := b.PauseQueue(ctx, "q"); return err },
+		"pause a group": func() error { return b.ActOnGroup(ctx, "q", "g6", core.PauseGroup) },
+		"hold a group":  func() error { return b.ActOnGroup(ctx, "q", "g5", core.HoldGroup) },
+		"cancel running": func() error {
+			_, err := b.Move(ctx, core.MoveRequest{Queue: "q", To: core.StateCancelled, IDs: []string{l.JobID}})
+			return err
+		},
+		"update": func() error {
+			return b.Update(ctx, "q", l.JobID, core.Patch{SetHeaders: map[string]string{"h": "v"}}, 0)
+		},
+	} {
+		if err := act(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := b.ResumeQueue(ctx, "q"); err != nil {
+		t.Error(err)
+	}
+	for _, group := range []string{"g5", "g6"} {
+		for _, act := range []core.GroupAct{core.ResumeGroup, core.ReleaseGroup} {
+			if err := b.ActOnGroup(ctx, "q", group, act); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	settle(t, b, l, core.Outcome{Action: core.Complete})
 }
 
 // A primary that becomes a replica under way refuses writes.
@@ -99,6 +134,8 @@ func TestReplyErrors(t *testing.T) {
 		"MISCONF Redis is configured to save RDB snapshots":                                 core.ErrMisconfigured,
 		"NOREPLICAS Not enough good replicas to write.":                                     core.ErrUnavailable,
 		"ERR max number of clients reached":                                                 core.ErrUnavailable,
+		"ERR DB index is out of range":                                                      core.ErrMisconfigured,
+		"ERR This instance has cluster support disabled":                                    core.ErrMisconfigured,
 		"BUSY Redis is busy running a script.":                                              core.ErrUnavailable,
 		"ERR Error running script (call to f_1): @user_script:26: -OOM command not allowed": core.ErrMisconfigured, // Redis 6.2
 	} {

@@ -3,6 +3,7 @@ package rotaredis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -25,6 +26,7 @@ type hub struct {
 	mu      sync.Mutex
 	topics  map[string]*topic
 	conn    *redis.PubSub
+	fault   error // why there is no connection that works
 	closed  bool
 	pending map[string]int // subscribes sent on conn and not yet confirmed
 	// active tells that listen runs; listening is closed when its last run ends.
@@ -129,17 +131,23 @@ func (h *hub) close() {
 func (h *hub) listen(done chan<- struct{}) {
 	defer close(done)
 	for failures := 0; ; failures++ {
-		conn, ok := h.connect()
+		conn, ok, err := h.connect()
 		if !ok {
 			return
 		}
-		if conn != nil && h.receive(conn) {
-			failures = 0
+		if err == nil {
+			var worked bool
+			if worked, err = h.receive(conn); worked {
+				failures = 0
+			}
 		}
 		h.mu.Lock()
 		h.conn = nil
-		idle := len(h.topics) == 0
+		idle := len(h.topics) == 0 || h.closed
 		h.mu.Unlock()
+		if !idle {
+			h.report(err)
+		}
 		if conn != nil {
 			_ = conn.Close()
 		}
@@ -153,16 +161,41 @@ func (h *hub) listen(done chan<- struct{}) {
 	}
 }
 
+// report notes that there is no connection, or with nil that there is one again,
+// and logs when that changes.
+func (h *hub) report(err error) {
+	h.mu.Lock()
+	before := h.fault
+	h.fault = err
+	h.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		h.b.opts.Logger.Warn("rota: wake-ups do not come in; until they do, new jobs are found by polling", "error", storeError("subscribe", err))
+	case err == nil && before != nil:
+		h.b.opts.Logger.Info("rota: wake-ups come in again")
+	}
+}
+
+// trouble tells why the server confirms nothing.
+func (h *hub) trouble() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.fault == nil {
+		return fmt.Errorf("redis: wakes: %w: the server has not confirmed the subscription within %s", core.ErrUnavailable, confirmPatience)
+	}
+	return storeError("wakes", h.fault)
+}
+
 // connect subscribes a new connection to all channels. It answers false when
-// there is nothing to listen to any more, and no connection when it failed.
-func (h *hub) connect() (*redis.PubSub, bool) {
+// there is nothing to listen to any more.
+func (h *hub) connect() (*redis.PubSub, bool, error) {
 	h.change.Lock()
 	defer h.change.Unlock()
 	h.mu.Lock()
 	if h.closed || len(h.topics) == 0 {
 		h.active = false
 		h.mu.Unlock()
-		return nil, false
+		return nil, false, nil
 	}
 	channels := slices.Collect(maps.Keys(h.topics))
 	clear(h.pending)
@@ -174,9 +207,9 @@ func (h *hub) connect() (*redis.PubSub, bool) {
 	h.mu.Unlock()
 	if err := conn.Subscribe(context.Background(), channels...); err != nil {
 		_ = conn.Close()
-		return nil, true
+		return nil, true, err
 	}
-	return conn, true
+	return conn, true, nil
 }
 
 // silence is how long the connection may say nothing before it is asked, and
@@ -184,20 +217,23 @@ func (h *hub) connect() (*redis.PubSub, bool) {
 const silence = 5 * time.Second
 
 // receive reads until the connection breaks, and reports whether anything came.
-func (h *hub) receive(conn *redis.PubSub) (worked bool) {
+func (h *hub) receive(conn *redis.PubSub) (worked bool, err error) {
 	asked := false
 	for {
 		msg, err := conn.ReceiveTimeout(context.Background(), silence)
 		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() && !asked {
 			asked = true
-			if conn.Ping(context.Background()) != nil {
-				return worked
+			if err := conn.Ping(context.Background()); err != nil {
+				return worked, err
 			}
 			continue
 		}
 		if err != nil {
-			return worked
+			return worked, err
+		}
+		if !worked {
+			h.report(nil)
 		}
 		asked, worked = false, true
 		switch m := msg.(type) {

@@ -3,8 +3,12 @@ package rotaredis
 import (
 	"bytes"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/rota-queue/rota/core"
 	"github.com/rota-queue/rota/internal/testserver"
@@ -191,4 +195,69 @@ func tokenFor(t *testing.T, b *Backend, queue string, job *core.Job) string {
 		t.Fatal(err)
 	}
 	return l.token
+}
+
+// Acts on many jobs in the middle of a long line do not keep the server from
+// others: the work is cut into several scripts.
+func TestMovesInALongLine(t *testing.T) {
+	server := testserver.Redis(t)
+	b := open(t, server.URL(), Options{})
+	const n, acts = 60_000, 400
+	for from := 0; from < n; from += 5_000 {
+		jobs := make([]core.NewJob, 5_000)
+		for i := range jobs {
+			jobs[i] = core.NewJob{Queue: "q", Group: "g", ID: fmt.Sprint(from + i)}
+		}
+		must[[]core.PublishResult](t)(b.Publish(t.Context(), core.PublishRequest{Jobs: jobs}))
+	}
+	ids := make([]string, acts)
+	for i := range ids {
+		ids[i] = fmt.Sprint(n/2 + 3*i)
+	}
+	client := server.Client(t)
+	for _, to := range []core.State{core.StateCancelled, core.StatePending} {
+		if err := client.ConfigResetStat(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		res := must[core.MoveResult](t)(b.Move(t.Context(), core.MoveRequest{Queue: "q", To: to, IDs: ids}))
+		if res.Moved != acts || len(res.Errs) != acts {
+			t.Fatalf("to %s: %d of %d moved, %d answers", to, res.Moved, acts, len(res.Errs))
+		}
+		if calls := scriptCalls(t, client); calls < 5 {
+			t.Errorf("to %s: %d scripts, want the work in several", to, calls)
+		}
+	}
+	// All are back at their old places.
+	for next, cursor := 0, ""; ; {
+		page := must[core.JobPage](t)(b.Jobs(t.Context(), core.JobFilter{Queue: "q", Group: "g", Limit: core.MaxPage, Cursor: cursor}))
+		for _, job := range page.Jobs {
+			if job.ID != fmt.Sprint(next) {
+				t.Fatalf("job %s stands at place %d", job.ID, next)
+			}
+			next++
+		}
+		if cursor = page.Next; cursor == "" {
+			if next != n {
+				t.Errorf("the line has %d jobs", next)
+			}
+			return
+		}
+	}
+}
+
+// scriptCalls counts the scripts since the counters were reset.
+func scriptCalls(t *testing.T, client *redis.Client) int {
+	t.Helper()
+	info := must[string](t)(client.Info(t.Context(), "commandstats").Result())
+	for line := range strings.Lines(info) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
+			n, _, _ := strings.Cut(rest, ",")
+			calls, err := strconv.Atoi(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return calls
+		}
+	}
+	return 0
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/rota-queue/rota/core"
 )
 
-// Move changes the state of jobs in one round trip; a move by state and group
-// looks at 5,000 jobs of the state in each.
+// Move changes the state of jobs. It takes one round trip, or more when it looks at
+// more than 5,000 jobs of a state or works in long lines of groups, so that the
+// server serves others in between.
 func (b *Backend) Move(ctx context.Context, req core.MoveRequest) (core.MoveResult, error) {
 	if err := req.Validate(); err != nil {
 		return core.MoveResult{}, err
@@ -15,26 +16,28 @@ func (b *Backend) Move(ctx context.Context, req core.MoveRequest) (core.MoveResu
 	if len(req.IDs) == 0 {
 		return b.moveState(ctx, req)
 	}
-	args := []any{int(req.To), 0}
-	for _, id := range req.IDs {
-		args = append(args, id)
-	}
-	reply, err := b.ask(ctx, scriptMove, req.Queue, args...)
-	if err != nil {
-		return core.MoveResult{}, err
-	}
-	v := list(reply)
-	if len(v) != len(req.IDs) {
-		return core.MoveResult{}, badReply("move", reply)
-	}
-	res := core.MoveResult{Errs: make([]error, len(req.IDs))}
-	for i, id := range req.IDs {
-		if number(v[i]) == 1 {
-			res.Moved++
-			continue
+	var res core.MoveResult
+	for ids := req.IDs; len(ids) > 0; ids = req.IDs[len(res.Errs):] {
+		args := []any{int(req.To), 0}
+		for _, id := range ids {
+			args = append(args, id)
 		}
-		if res.Errs[i], err = b.moveError(ctx, req.Queue, id, v[i]); err != nil {
-			return core.MoveResult{}, err
+		reply, err := b.ask(ctx, scriptMove, req.Queue, args...)
+		if err != nil {
+			return res, err
+		}
+		v := list(reply)
+		if len(v) == 0 || len(v) > len(ids) {
+			return res, badReply("move", reply)
+		}
+		for i := range v {
+			var refusal error
+			if number(v[i]) == 1 {
+				res.Moved++
+			} else if refusal, err = b.moveError(ctx, req.Queue, ids[i], v[i]); err != nil {
+				return res, err
+			}
+			res.Errs = append(res.Errs, refusal)
 		}
 	}
 	return res, nil

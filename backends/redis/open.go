@@ -67,7 +67,14 @@ func Open(ctx context.Context, url string, opts Options) (*Backend, error) {
 // a *redis.Ring. The backend decides by itself which of its commands are sent
 // again; the client's MaxRetries does not apply to them.
 func New(ctx context.Context, client redis.UniversalClient, opts Options) (*Backend, error) {
-	if _, ok := client.(*redis.Ring); ok {
+	switch c := client.(type) {
+	case nil:
+		return nil, fmt.Errorf("redis: %w", core.Invalid("client", nil, "is nil"))
+	case *redis.Client:
+		if c == nil {
+			return nil, fmt.Errorf("redis: %w", core.Invalid("client", nil, "is nil"))
+		}
+	case *redis.Ring:
 		return nil, fmt.Errorf("redis: %w: a Ring has no place for what all queues share; give a Client or a ClusterClient", core.ErrMisconfigured)
 	}
 	return connect(ctx, client, opts)
@@ -77,6 +84,9 @@ func connect(ctx context.Context, client redis.UniversalClient, opts Options) (*
 	opts = opts.withDefaults()
 	if err := opts.validate(); err != nil {
 		return nil, err
+	}
+	if wait := readTimeout(client); opts.WaitReplicas > 0 && wait > 0 && opts.WaitTimeout >= wait {
+		return nil, core.Invalid("wait timeout", opts.WaitTimeout, fmt.Sprintf("is not shorter than the client's read timeout of %s", wait))
 	}
 	b := &Backend{client: client, opts: opts, closing: make(chan struct{})}
 	b.hub = newHub(b)
@@ -88,6 +98,18 @@ func connect(ctx context.Context, client redis.UniversalClient, opts Options) (*
 		return nil, err
 	}
 	return b, nil
+}
+
+// readTimeout is how long the client waits for an answer; 0 or less: for ever, or
+// not known.
+func readTimeout(client redis.UniversalClient) time.Duration {
+	switch c := client.(type) {
+	case *redis.Client:
+		return c.Options().ReadTimeout
+	case *redis.ClusterClient:
+		return c.Options().ReadTimeout
+	}
+	return 0
 }
 
 // dial makes a client of a URL. It connects to nothing yet, unless it has to ask

@@ -53,5 +53,5 @@ func (o Options) validate() error {
 	case o.WaitTimeout < time.Millisecond:
 		return core.Invalid("wait timeout", o.WaitTimeout, fmt.Sprintf("is shorter than %s", time.Millisecond))
 	}
-	return nil
+	return o.Limits.Validate()
 }

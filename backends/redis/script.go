@@ -139,6 +139,7 @@ func newConstants() func(string) string {
 		"DAY":             "86400000000",
 		"STATSTTL":        strconv.Itoa((core.StatsDays + 1) * 86400),
 		"CHUNK":           "4000",
+		"EFFORT":          "500000",
 		"REPLYBYTES":      "33554432", // enough for one claim
 		"PAGEBYTES":       "16777216", // enough for one page of a listing
 		"GONE":            strconv.Itoa(int(core.StateGone)),

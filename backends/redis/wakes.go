@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/rota-queue/rota/core"
 )
@@ -26,9 +27,14 @@ func (b *Backend) Wakes(ctx context.Context, queues ...string) (<-chan core.Wake
 	if err != nil {
 		return nil, err
 	}
+	patience := time.NewTimer(confirmPatience)
+	defer patience.Stop()
 	for _, confirmed := range ready {
 		select {
 		case <-confirmed:
+		case <-patience.C:
+			b.hub.remove(s)
+			return nil, b.hub.trouble()
 		case <-ctx.Done():
 			b.hub.remove(s)
 			return nil, fmt.Errorf("redis: wakes: %w", context.Cause(ctx))
@@ -49,6 +55,10 @@ func (b *Backend) Wakes(ctx context.Context, queues ...string) (<-chan core.Wake
 	}()
 	return s.out, nil
 }
+
+// confirmPatience is how long Wakes waits for the server to confirm. Whoever gets
+// the error polls, and may ask again.
+const confirmPatience = 2 * time.Second
 
 // maxWaiting bounds the hints that wait for a reader who does not read.
 const maxWaiting = 10_000

@@ -71,7 +71,9 @@ func testClockRunTimes(f *fixture) {
 	at := f.now().Add(brief).Truncate(time.Microsecond)
 	for _, group := range []string{"g", ""} {
 		f.put(core.NewJob{Group: group, ID: "in" + group, RunAt: at})
-		equal(f, "run time", clock(f.job("in"+group).RunAt), clock(at))
+		if f.now().Before(at) { // a time of the past becomes that of the publish
+			equal(f, "run time", clock(f.job("in"+group).RunAt), clock(at))
+		}
 	}
 	if f.now().Before(at) {
 		leases := f.claimUpTo(5)

@@ -88,6 +88,7 @@ func badJobs(l core.Limits) map[string]struct {
 		"negative window":   {"dedup window", core.NewJob{Dedup: core.Dedup{Key: "k", Window: -1}}},
 		"long window":       {"dedup window or retention", core.NewJob{Dedup: core.Dedup{Key: "k", Window: core.MaxDelay + 1}}},
 		"negative attempts": {"max attempts", core.NewJob{MaxAttempts: -2}},
+		"many attempts":     {"max attempts", core.NewJob{MaxAttempts: core.MostAttempts + 1}},
 		"failure policy":    {"failure policy", core.NewJob{OnFailure: core.Skip + 1}},
 		"exhausted policy":  {"exhausted policy", core.NewJob{OnExhausted: core.Hold + 1}},
 		"schedule policy":   {"schedule policy", core.NewJob{Scheduling: core.Strict + 1}},
@@ -218,6 +219,11 @@ func testInvalidAdminister(f *fixture) {
 	}
 	for _, from := range []core.State{core.StateUnknown, core.StateGone, 99} {
 		f.wantInvalid(fmt.Sprint("source ", from), "source state", move(core.MoveRequest{To: core.StateGone, From: from}))
+	}
+	for from, to := range map[core.State]core.State{
+		core.StatePending: core.StatePending, core.StateDead: core.StateDead, core.StateRunning: core.StatePending,
+	} {
+		f.wantInvalid(fmt.Sprint("from ", from, " to ", to), "target state", move(core.MoveRequest{To: to, From: from}))
 	}
 	for _, limit := range []int{-1, core.MaxPage + 1} {
 		f.wantInvalid("move limit", "limit", move(core.MoveRequest{To: core.StateGone, From: core.StatePending, Limit: limit}))

@@ -1,6 +1,8 @@
 package backendtest
 
 import (
+	"fmt"
+
 	"github.com/rota-queue/rota/core"
 )
 
@@ -13,6 +15,8 @@ var moveManyTests = []test{
 	{"RunNowAll", testRunNowAll},
 	{"CancelAllRunning", testCancelAllRunning},
 	{"ManyPages", testMoveManyPages},
+	{"PassesOverWhatStays", testMovePassesOver},
+	{"RunningAreAskedOnce", testMoveRunningOnce},
 }
 
 func (f *fixture) moveMany(req core.MoveRequest) core.MoveResult {
@@ -150,5 +154,37 @@ func testMoveManyPages(f *fixture) {
 		}
 		equal(f, "moved in all", moved, n)
 		equal(f, "left in "+step.from.String(), f.info().Jobs[step.from], 0)
+	}
+}
+
+// Jobs that can not be moved do not hide those behind them.
+func testMovePassesOver(f *fixture) {
+	for i := range 3 {
+		id := fmt.Sprint("old", i)
+		f.put(key(id, core.Dedup{Key: fmt.Sprint("k", i)}))
+		f.kill(f.claim(id))
+	}
+	for i := range 3 { // their keys are another's now
+		f.put(key(fmt.Sprint("new", i), core.Dedup{Key: fmt.Sprint("k", i), OnConflict: core.AllowAfterFailure}))
+	}
+	f.add("h", names("j", 4)...)
+	f.move(core.StateDead, names("j", 4)...)
+	req := core.MoveRequest{To: core.StatePending, From: core.StateDead, Limit: 3}
+	f.wantMoved(req, 3, true)
+	f.wantMoved(req, 1, false)
+	f.wantMoved(req, 0, false)
+	equal(f, "still dead", f.ids(core.JobFilter{State: core.StateDead}), []string{"old0", "old1", "old2"})
+}
+
+// A running job is asked to end once, so that a loop comes to its end.
+func testMoveRunningOnce(f *fixture) {
+	f.add("", names("j", 5)...)
+	leases := f.claimUpTo(5)
+	req := core.MoveRequest{To: core.StateCancelled, From: core.StateRunning, Limit: 3}
+	f.wantMoved(req, 3, true)
+	f.wantMoved(req, 2, false)
+	f.wantMoved(req, 0, false)
+	for _, l := range leases {
+		equal(f, "cancel requested", f.extend(l, hour).CancelRequested, true)
 	}
 }

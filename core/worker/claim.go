@@ -175,12 +175,25 @@ func (q *queue) dispatch(lease core.Lease, sent, now time.Time) {
 	case !q.leases.enter(t):
 		q.log.Warn("rota worker: an earlier run of this group, which lost its lease, has not returned yet: the job is put off",
 			"job", t.Job.ID, "group", t.Job.Group)
-		t.outcome.Action, t.outcome.Delay = core.Snooze, w.cfg.PollInterval
-		q.settle(t)
+		w.unsettled.Add(1) // and no slot
+		w.senders.Go(func() { q.putOff(t) })
 	default:
 		w.open.Add(1)
 		w.slots.start(t, now)
 	}
+}
+
+// putOff keeps a job for a PollInterval and then gives it back. To snooze it would
+// not do: under core.Skip it would lose its place.
+func (q *queue) putOff(t *Task) {
+	timer := time.NewTimer(q.w.cfg.PollInterval)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-q.w.stopping:
+	}
+	t.outcome.Action = core.Release
+	q.settler.add(t)
 }
 
 // free is the number of groups that may be claimed now: the free slots and what

@@ -63,7 +63,8 @@ type Config struct {
 	// Prefetch is how many jobs at most are claimed beyond the free slots, while
 	// handlers take less than a millisecond on average: without that, slots stand
 	// empty during each claim. Their leases are held and extended like others. One
-	// that has waited 20 ms for a slot is given back without an attempt spent. 0
+	// that has waited 20 ms for a slot is given back without an attempt spent, and
+	// its group waits for its next turn. 0
 	// means six times Concurrency, but 32 to 256; core.None none; at most
 	// core.MaxClaimBatch. With Strict and several queues there is none.
 	Prefetch int
@@ -176,7 +177,7 @@ func defaultOwner() string {
 }
 
 func (c *Config) checkHandler() error {
-	if c.Handler == nil {
+	if f, ok := c.Handler.(HandlerFunc); c.Handler == nil || ok && f == nil {
 		return core.Invalid("handler", nil, "is missing")
 	}
 	for i, m := range c.Middleware {

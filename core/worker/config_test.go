@@ -33,6 +33,8 @@ func TestNewRefusesWhatIsAgainstTheRules(t *testing.T) {
 		"high ratio NaN":    {Handler: nothing, Queues: q, HighRatio: math.NaN(), HighThreshold: 1},
 		"high threshold 5":  {Handler: nothing, Queues: q, HighRatio: 0.5, HighThreshold: 5},
 		"high threshold -1": {Handler: nothing, Queues: q, HighThreshold: -1},
+		"handler nil func":  {Handler: worker.HandlerFunc(nil), Queues: q},
+		"handler nil typed": {Handler: worker.Typed[int](nil), Queues: q},
 		"prefetch -2":       {Handler: nothing, Queues: q, Prefetch: -2},
 		"prefetch 1001":     {Handler: nothing, Queues: q, Prefetch: core.MaxClaimBatch + 1},
 		"timeout":           {Handler: nothing, Queues: q, Timeout: -1},

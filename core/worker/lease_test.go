@@ -313,7 +313,7 @@ func TestAGroupNeverRunsTwiceInOneProcess(t *testing.T) {
 		down.Store(true)
 		pass(5 * time.Minute)
 		down.Store(false)
-		if s := w.Stats(); s.LeasesLost != 1 || s.Running != 1 || s.Snoozed < 100 || s.Snoozed > 400 {
+		if s := w.Stats(); s.LeasesLost != 1 || s.Running != 1 || s.Released < 100 || s.Released > 400 {
 			t.Errorf("%+v", s)
 		}
 		pass(6 * time.Minute)

@@ -45,6 +45,9 @@ func (t *Task) handle() error {
 	if err := context.Cause(&t.ctx); err != nil {
 		return err // it was cancelled or its lease was lost while it waited for a slot
 	}
+	if t.late() {
+		return errDeadline
+	}
 	if end, cause := t.timeLimit(); !end.IsZero() {
 		t.ctx.Context, t.endTimer = context.WithDeadlineCause(t.ctx.Context, end, cause)
 	}

@@ -50,10 +50,15 @@ func (s *slots) ahead() int {
 	return s.most
 }
 
-// took notes what a handler took. Calls at the same time may lose one another.
+// took notes what a handler took: one that keeps others waiting counts at once and
+// for long, as more of its kind may come. Calls at the same time may lose one another.
 func (s *slots) took(d time.Duration) {
 	pace := s.pace.Load()
-	s.pace.Store(pace + (int64(d)-pace)/8)
+	if d >= patience {
+		s.pace.Store(max(pace, int64(slow)))
+		return
+	}
+	s.pace.Store(pace + (int64(d)-pace)/32)
 }
 
 // start runs a task in a free slot, or lets it wait for one.

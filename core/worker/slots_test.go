@@ -242,3 +242,29 @@ func TestSlotOutlivesItsHandlers(t *testing.T) {
 		}
 	})
 }
+
+// A job whose deadline passes while it waits becomes a dead letter.
+func TestDeadlinePassesWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, g := &fake{wakes: make(chan core.Wake)}, &gated{}
+		w := startGated(t, f, g, worker.Config{Prefetch: 2})
+		f.addMany(200)
+		f.wakes <- core.Wake{Kind: core.WakeReady, Queue: "q"}
+		pass(2 * time.Second)
+		g.shut()
+		for i := range slotsUsed + 1 {
+			f.add(group(i+1), &core.Job{ID: group(i + 1), Deadline: time.Now().Add(5 * time.Millisecond)})
+		}
+		f.wakes <- core.Wake{Kind: core.WakeReady, Queue: "q"}
+		synctest.Wait()
+		if s := w.Stats(); s.Running != slotsUsed || s.Waiting != 1 {
+			t.Fatalf("%+v, want %d running and one waiting", s, slotsUsed)
+		}
+		pass(10 * time.Millisecond)
+		g.open()
+		pass(time.Second)
+		if s := w.Stats(); g.called(slotsUsed+1) || s.Dead != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}

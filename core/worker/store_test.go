@@ -373,3 +373,45 @@ func TestLatencyOnAnIdleWorker(t *testing.T) {
 	}
 	stop(t, w)
 }
+
+// A handler that outlives its lease costs its group a pause and an attempt, not
+// the order of its jobs, whatever the failure policy.
+func TestAnOverdueHandlerKeepsTheOrder(t *testing.T) {
+	for name, policy := range map[string]core.FailurePolicy{"block": core.Block, "skip": core.Skip} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, store *memory.Backend) {
+				var mu sync.Mutex
+				var order []string
+				first := true
+				w := newWorker(t, store, worker.Config{
+					Concurrency: 4, Lease: time.Second, MaxHandling: 100 * time.Millisecond, PollInterval: time.Second,
+					Handler: handle(func(_ context.Context, task *worker.Task) error {
+						mu.Lock()
+						order = append(order, task.Job.ID)
+						slow := first
+						first = false
+						mu.Unlock()
+						if slow {
+							time.Sleep(10 * time.Second)
+						}
+						return nil
+					}),
+				})
+				want := []string{"j00"}
+				for i := range 50 {
+					id := fmt.Sprintf("j%02d", i)
+					add(t, store, core.NewJob{Group: "g", ID: id, OnFailure: policy})
+					want = append(want, id)
+				}
+				if err := w.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				pass(time.Minute)
+				stop(t, w)
+				if !slices.Equal(order, want) {
+					t.Errorf("order %v", order)
+				}
+			})
+		})
+	}
+}

@@ -28,6 +28,9 @@ func Typed[T any](f func(ctx context.Context, task *Task, args T) error) Handler
 
 // TypedWith is [Typed] with another codec.
 func TypedWith[T any](codec Codec, f func(ctx context.Context, task *Task, args T) error) Handler {
+	if codec == nil || f == nil {
+		return nil // which New and Mux refuse
+	}
 	return HandlerFunc(func(ctx context.Context, task *Task) error {
 		var args T
 		if err := codec.Unmarshal(task.Job.Payload, &args); err != nil {

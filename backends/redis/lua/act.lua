@@ -14,6 +14,8 @@ local function set_block(paused, held)
   q.blocks = true
 end
 
+call('HDEL', q.M, '-') -- a first write that is allowed when memory is full
+
 local paused, held = sub(block or '0', 1, 1), sub(block or '00', 2)
 if act == PAUSE or act == HOLDIT then
   create(q)

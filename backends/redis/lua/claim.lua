@@ -110,6 +110,7 @@ end
 local function join_due()
   local due = call('ZRANGEBYSCORE', q.Q .. 'a', '-inf', nows, 'WITHSCORES', 'LIMIT', '0', '200')
   for i = 1, #due, 2 do
+    if effort > EFFORT then break end
     call('ZREM', q.Q .. 'a', due[i])
     local j = load(q, sub(due[i], 18))
     if j then

@@ -6,6 +6,10 @@ local call, fmt, sub, byte, floor, max, min =
 
 local function int(x) return fmt('%d', x) end
 
+-- tell sends a hint. A user without the right to channels is refused; that must
+-- not end the script in the middle of what it does.
+local function tell(channel, message) redis.pcall('PUBLISH', channel, message) end
+
 local function num(v) return v and tonumber(v) or nil end
 
 local function clock()

@@ -153,7 +153,7 @@ local COUNTER = { [COMPLETED] = 'c', [DEAD] = 'd', [CANCELLED] = 'x' }
 -- readers see.
 local function finish(q, j, state)
   bump(q, COUNTER[state], 1)
-  if j.n % 4 >= 2 then call('PUBLISH', q.Q .. 'w', 'f' .. j.id) end
+  if j.n % 4 >= 2 then tell(q.Q .. 'w', 'f' .. j.id) end
   local keep = retention(q, j, state)
   if keep <= 0 then
     drop(q, j)

@@ -32,7 +32,7 @@ end
 local function wake(q)
   if q.due and q.idle and (q.due <= q.now or q.due < q.idle) then
     call('HDEL', q.M, 'i')
-    call('PUBLISH', q.Q .. 'w', 'r')
+    tell(q.Q .. 'w', 'r')
     q.idle, q.due = nil, nil
   end
 end

@@ -4,10 +4,10 @@
 -- ARGV: target, from, then ids; or, when from is not 0: group, limit, rank to
 --   start at.
 -- Reply: for each id 0 not found, -state wrong state, 1 moved, or the id of the
--- job that has its dedup key; for a state: how many were moved, 1 when more are
--- left, and the rank to go on at or -1 when all were seen.
+-- job that has its dedup key, as far as it came; for a state: how many were moved,
+-- 1 when it stopped at the limit, and the rank to go on at or -1 when it is done.
 local q = open(KEYS[1])
-local target, from = tonumber(ARGV[1]), tonumber(ARGV[2])
+local target, from, SCAN = tonumber(ARGV[1]), tonumber(ARGV[2]), 5000
 
 -- leave takes a job out of its line, or out of waiting for it.
 local function leave(j)
@@ -61,11 +61,12 @@ local function move(id)
   if not j then return 0 end
   if j.s == RUNNING then
     if target ~= CANCELLED then return -j.s end
+    call('HDEL', q.M, '-') -- a first write that is allowed when memory is full
     call('HSET', q.O .. id, 'x', '1')
     flag(j, 4)
     save_flags(j)
     special(q, j)
-    call('PUBLISH', q.Q .. 'w', 'c' .. id)
+    tell(q.Q .. 'w', 'c' .. id)
     return 1
   end
   if j.s == target then return -j.s end
@@ -89,35 +90,46 @@ end
 
 if from == 0 then
   local out = {}
-  for i = 3, #ARGV do out[i - 2] = move(ARGV[i]) end
+  for i = 3, #ARGV do
+    if effort > EFFORT then break end
+    out[i - 2] = move(ARGV[i])
+  end
   close(q)
   return out
 end
 
 local group, limit, rank = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local set, SCAN = q.S .. from, 5000
-if from == RUNNING then index_running(q) end
-local function group_of(id)
-  local v = call('GETRANGE', q.J .. id, 120, 640)
-  return sub(v, 7, 6 + (tonumber(sub(v, 1, 3)) or 0))
+local set = from == RUNNING and index_running(q) or q.S .. from
+
+-- wanted tells whether a job is to be moved: one that runs is asked to end once.
+local function wanted(id)
+  if group ~= '' then
+    local v = call('GETRANGE', q.J .. id, 120, 640)
+    if sub(v, 7, 6 + (tonumber(sub(v, 1, 3)) or 0)) ~= group then return false end
+  end
+  if from ~= RUNNING then return true end
+  local j = load(q, id)
+  return j and not j.x
 end
 
-local ids, more, seen = {}, 0, call('ZRANGE', set, rank, rank + (group == '' and limit or SCAN))
-for _, member in ipairs(seen) do
+local moved, more, looked, gone = 0, 0, 0, 0
+for _, member in ipairs(call('ZRANGE', set, rank, rank + SCAN - 1)) do
+  if effort > EFFORT then break end
   local id = sub(member, 18)
-  if group == '' or group_of(id) == group then
-    if #ids == limit then more = 1 break end
-    ids[#ids + 1] = id
+  if wanted(id) then
+    if moved == limit then
+      more = 1
+      break
+    end
+    if move(id) == 1 then
+      moved = moved + 1
+      if from ~= RUNNING then gone = gone + 1 end
+    end
   end
-end
-local moved, left = 0, 0
-for _, id in ipairs(ids) do
-  if move(id) == 1 then
-    moved = moved + 1
-    if from ~= RUNNING then left = left + 1 end
-  end
+  looked = looked + 1
 end
 close(q)
-local done = more == 1 or rank + #seen - left >= call('ZCARD', set)
+local size = call('ZCARD', set)
 if from == RUNNING then call('DEL', set) end
-return { moved, more, done and -1 or rank + #seen - left }
+rank = rank + looked - gone
+return { moved, more, (more == 1 or rank >= size) and -1 or rank }

@@ -117,7 +117,7 @@ if stored then
   -- A claim that came back short waits; so may one that met no queue.
   if due and (m[2] or not m[1]) then
     call('HDEL', Q .. 'm', 'i')
-    call('PUBLISH', Q .. 'w', 'r')
+    redis.pcall('PUBLISH', Q .. 'w', 'r')
   end
 end
 local answer = { stored and not m[1] and 1 or 0, first, taken }

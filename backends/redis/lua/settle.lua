@@ -232,7 +232,7 @@ if made then
   made.close(made.q)
 elseif due and m[3] then
   call('HDEL', Q .. 'm', 'i')
-  call('PUBLISH', Q .. 'w', 'r')
+  redis.pcall('PUBLISH', Q .. 'w', 'r')
 end
 local states = table.concat(out)
 if next(ended) then
