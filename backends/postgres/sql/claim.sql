@@ -1,11 +1,12 @@
--- claim leases up to p_max groups that are due. What decides on a lane is always
+-- claim leases up to p_max groups that are due: those of higher tiers first, or
+-- by turn (p_turn) from each tier its share. What decides on a lane is always
 -- read by a statement that begins after the lane is locked. A claim never waits
 -- for a lane that another transaction has locked.
 --
 -- It gives a row for each lease, and a last one (o_ord -1) whose o_meta says what
 -- came of it: [outcome, now, next, bounds...]; outcome 0: done, 1: paused, 2: no
 -- such queue, 3: isolation other than read committed.
-CREATE OR REPLACE FUNCTION rota.claim(p_queue text, p_max integer, p_min integer, p_lease bigint, p_owner text, p_salt bigint, p_bounds bigint[])
+CREATE OR REPLACE FUNCTION rota.claim(p_queue text, p_max integer, p_min integer, p_lease bigint, p_owner text, p_salt bigint, p_bounds bigint[], p_turn boolean)
 RETURNS TABLE (o_ord integer, o_fence bigint, o_until bigint, o_meta bigint[],
 	o_seq bigint, o_id text, o_grp text, o_kind text, o_payload bytea, o_headers text, o_prio integer, o_attempt integer, o_max_attempts integer,
 	o_run_at bigint, o_timeout bigint, o_deadline bigint, o_retention bigint, o_on_failure integer, o_on_exhausted integer, o_scheduling integer,
@@ -21,6 +22,8 @@ DECLARE
 	v_until bigint;
 	v_tier integer;
 	v_got integer := 0;
+	v_shares integer[];
+	v_most integer := p_max;
 	v_need integer;
 	v_base bigint;
 	v_seen integer := 0;
@@ -51,12 +54,18 @@ BEGIN
 		b := rota.bounds_valid(b);
 	END IF;
 	b := rota.bounds_next(q, b);
+	IF p_turn AND p_min < 4 THEN
+		v_shares := rota.shares(v_q, p_max, p_min, v_now, b);
+	END IF;
 	FOR v_tier IN REVERSE 4..p_min LOOP
+		IF v_shares IS NOT NULL THEN
+			v_most := least(p_max, v_got + v_shares[v_tier + 1]);
+		END IF;
 		f_at := b[8 + v_tier];
 		f_grp := '';
 		f_behind := -1;
 		LOOP
-			v_need := p_max - v_got;
+			v_need := v_most - v_got;
 			EXIT WHEN v_need = 0 OR v_seen > 20000;
 			WITH f AS MATERIALIZED (
 				SELECT a.ctid, a.grp, a.due, a.place FROM rota.arrival a
@@ -185,6 +194,71 @@ BEGIN
 	o_ord := -1;
 	o_meta := ARRAY[0, rota.us(), coalesce(v_next, 0)] || b;
 	RETURN NEXT;
+END $$;
+
+-- shares gives how many leases each tier (from 0 on) may get in a claim by turn: as
+-- many as it has among the p_max groups that have been due longest, of equal ones
+-- the higher tier's. What other claims have locked is counted as well: it is the
+-- number that matters. Arrivals of groups that have a lane are taken away here,
+-- because in a tier that gets no share nobody else might.
+CREATE OR REPLACE FUNCTION rota.shares(p_queue integer, p_max integer, p_min integer, now bigint, b bigint[]) RETURNS integer[] LANGUAGE plpgsql AS $$
+DECLARE
+	shares integer[];
+	first bigint[]; -- due times of new groups
+	tiers integer[]; -- and their tiers
+	t integer;
+	n integer;
+	good bigint[];
+	f_tid tid[]; f_key text[]; f_mine text[];
+	f_at bigint; f_grp text; f_behind bigint;
+	left_over integer;
+BEGIN
+	FOR t IN p_min..4 LOOP
+		f_at := b[8 + t];
+		f_grp := '';
+		f_behind := -1;
+		left_over := p_max;
+		FOR i IN 1..20 LOOP
+			WITH f AS MATERIALIZED (
+				SELECT a.ctid, a.grp, a.due, a.place FROM rota.arrival a
+				WHERE a.queue = p_queue AND a.tier = t AND a.due <= now AND (a.due, a.grp, a.place) > (f_at, f_grp, f_behind)
+				ORDER BY a.due, a.grp, a.place LIMIT p_max
+			), g AS (
+				SELECT f.*, (SELECT x.key FROM rota.lane x WHERE x.queue = p_queue AND x.key = f.grp AND x.lone = false LIMIT 1) IS NOT NULL AS stale,
+					h.run_at <= now AND h.prio = t AND h.place = f.place AS ok
+				FROM f LEFT JOIN LATERAL (SELECT j.run_at, j.prio, j.place FROM rota.job j WHERE j.queue = p_queue AND j.grp = f.grp AND j.inline
+					ORDER BY j.place, j.seq LIMIT 1) h ON true
+				ORDER BY f.due, f.grp, f.place
+			)
+			SELECT count(*), array_agg(g.due) FILTER (WHERE g.ok AND NOT g.stale), array_agg(g.ctid) FILTER (WHERE g.stale), array_agg(g.grp) FILTER (WHERE g.stale),
+				(array_agg(g.due))[count(*)], (array_agg(g.grp))[count(*)], (array_agg(g.place))[count(*)]
+			INTO n, good, f_tid, f_key, f_at, f_grp, f_behind FROM g;
+			IF good IS NOT NULL THEN
+				first := first || good[1:left_over];
+				tiers := tiers || array_fill(t, ARRAY[least(left_over, array_length(good, 1))]);
+				left_over := left_over - array_length(good, 1);
+			END IF;
+			IF f_key IS NOT NULL THEN -- as in claim
+				SELECT array_agg(x.key) INTO f_mine FROM (SELECT DISTINCT k.key FROM unnest(f_key) AS k(key)) k, LATERAL (
+					SELECT y.key FROM rota.lane y WHERE y.queue = p_queue AND y.key = k.key AND y.lone = false FOR UPDATE SKIP LOCKED) x;
+				DELETE FROM rota.arrival a WHERE a.ctid = ANY (ARRAY(SELECT y.ctid FROM unnest(f_tid, f_key) AS x(tid, key),
+					LATERAL (SELECT z.ctid FROM rota.arrival z WHERE z.ctid = x.tid AND x.key = ANY (f_mine) FOR UPDATE SKIP LOCKED) y));
+			END IF;
+			EXIT WHEN n < p_max OR left_over <= 0;
+		END LOOP;
+	END LOOP;
+	SELECT array_agg((SELECT count(*) FROM unnest(y.tiers) x WHERE x = s.t)::integer ORDER BY s.t) INTO shares
+	FROM generate_series(0, 4) s(t), (SELECT array_agg(w.t) AS tiers FROM (
+		SELECT z.t FROM (
+			SELECT x.due, x.t FROM unnest(first, tiers) AS x(due, t)
+			UNION ALL
+			SELECT x.due, k.t FROM generate_series(p_min, 4) k(t), LATERAL (SELECT l.due FROM rota.lane l
+				WHERE l.queue = p_queue AND l.tier = k.t AND l.leased = false AND l.due >= b[13 + k.t] AND l.due <= now ORDER BY l.due LIMIT p_max) x
+			UNION ALL
+			SELECT x.due, k.t FROM generate_series(p_min, 4) k(t), LATERAL (SELECT l.due FROM rota.lane l
+				WHERE l.queue = p_queue AND l.tier = k.t AND l.leased = true AND l.due >= b[18 + k.t] AND l.due <= now ORDER BY l.due LIMIT p_max) x
+		) z ORDER BY z.due, z.t DESC LIMIT p_max) w) y;
+	RETURN shares;
 END $$;
 
 -- claimed writes the events of the jobs just leased.
