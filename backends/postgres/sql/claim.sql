@@ -36,6 +36,8 @@ DECLARE
 	f_tid tid[]; f_ord integer[]; f_key text[]; f_place bigint[]; f_due bigint[];
 	f_at bigint; f_grp text; f_behind bigint;
 	f_mine text[];
+	g_key text[]; g_fence bigint[]; -- lanes that were made and leased
+	v_again boolean; -- lanes that are due were made
 	l rota.lane;
 	v_tid tid;
 BEGIN
@@ -95,6 +97,7 @@ BEGIN
 			INTO s_tid, s_ord, s_key, s_lone, s_floor, e_ord, e_key, e_lone, f_tid, f_ord, f_key, f_place, f_due, n FROM u;
 			EXIT WHEN n = 0;
 			v_seen := v_seen + n;
+			v_again := false;
 			IF v_until IS NULL THEN -- this transaction has an id by now
 				v_now := rota.us();
 				v_until := v_now + p_lease;
@@ -152,36 +155,53 @@ BEGIN
 				IF f_mine IS NOT NULL THEN
 					DELETE FROM rota.arrival a USING unnest(f_tid, f_key) AS x(tid, key) WHERE a.ctid = x.tid AND x.key = ANY (f_mine);
 				END IF;
-				-- The others get one, for the first of their jobs, which then is handed out.
-				RETURN QUERY
-				WITH g AS MATERIALIZED (
-					SELECT DISTINCT ON (x.key) x.* FROM unnest(f_ord, f_key, f_place, f_due) AS x(ord, key, first, due)
+				-- The others get one, leased if the arrival is that of the first job. An
+				-- arrival of a job that has gone stands for those behind it.
+				WITH h AS MATERIALIZED (
+					SELECT x.*, j.seq, j.place, j.run_at, j.created_at, j.attempt, j.prio, j.state,
+						j.place = x.first AND j.run_at <= v_now AND j.prio = v_tier AS ok
+					FROM unnest(f_tid, f_ord, f_key, f_place, f_due) AS x(tid, ord, key, first, due) LEFT JOIN LATERAL (
+						SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline ORDER BY j1.place, j1.seq LIMIT 1) j ON true
 					WHERE (SELECT y.key FROM rota.lane y WHERE y.queue = v_q AND y.key = x.key AND y.lone = false LIMIT 1) IS NULL
-					ORDER BY x.key, x.ord
-				), h AS MATERIALIZED (
-					SELECT g.*, j.seq, j.place, j.run_at, j.attempt, j.prio, j.state, j.run_at <= v_now AND j.prio = v_tier AS ok FROM g LEFT JOIN LATERAL (
-						SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = g.key AND j1.inline ORDER BY j1.place, j1.seq LIMIT 1) j ON true
 				), made AS (
 					INSERT INTO rota.lane (queue, key, tier, leased, due, floor, fence, salt, job, attempt, owner, claimed_at, claimed_from)
-					SELECT v_q, h.key, h.prio, h.ok, CASE WHEN h.ok THEN v_until WHEN h.run_at > v_now THEN h.run_at ELSE h.due END,
+					SELECT v_q, h.key, h.prio, h.ok,
+						CASE WHEN h.ok THEN v_until WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - q.head_start END,
 						least(h.place, b[1]), v_base + h.ord, CASE WHEN h.ok THEN p_salt END, CASE WHEN h.ok THEN h.seq END,
 						CASE WHEN h.ok THEN h.attempt + 1 END, CASE WHEN h.ok THEN p_owner END, CASE WHEN h.ok THEN v_now END, CASE WHEN h.ok THEN h.state END
-					FROM h WHERE h.seq IS NOT NULL AND h.place >= h.first
+					FROM h WHERE h.place >= h.first ORDER BY h.place > h.first, h.ord
 					ON CONFLICT (queue, key, lone) DO NOTHING
-					RETURNING key, fence, leased
+					RETURNING key, fence, leased, due
 				), used AS (
-					DELETE FROM rota.arrival a USING unnest(f_tid, f_key) AS x(tid, key)
-					WHERE a.ctid = x.tid AND (x.key IN (SELECT made.key FROM made) OR x.key IN (SELECT h.key FROM h WHERE h.seq IS NULL OR h.place < h.first))
+					DELETE FROM rota.arrival a USING h
+					WHERE a.ctid = h.tid AND (h.seq IS NULL OR h.place < h.first OR h.key IN (SELECT made.key FROM made))
 				)
-				SELECT (v_seen - n + made.fence - v_base)::integer, made.fence, v_until, NULL::bigint[], j.seq, j.id, j.grp, j.kind, j.payload, j.headers::text, v_tier, j.attempt + 1, j.max_attempts,
-					j.run_at, j.timeout, j.deadline, j.retention, j.on_failure::integer, j.on_exhausted::integer, j.scheduling::integer,
-					j.created_at, j.failures::text, j.result, j.dedup_key
-				FROM made, LATERAL (SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = made.key AND j1.inline ORDER BY j1.place, j1.seq LIMIT 1) j
-				WHERE made.leased;
-				GET DIAGNOSTICS m = ROW_COUNT;
-				v_got := v_got + m;
+				SELECT array_agg(made.key) FILTER (WHERE made.leased), array_agg(made.fence) FILTER (WHERE made.leased),
+					coalesce(bool_or(NOT made.leased AND made.due <= v_now), false)
+				INTO g_key, g_fence, v_again FROM made;
+				IF v_again THEN -- they are due, perhaps since before the bounds
+					PERFORM rota.rewound();
+					b[13 + v_tier] := 0;
+				END IF;
+				IF g_key IS NOT NULL THEN
+					RETURN QUERY
+					SELECT (v_seen - n + x.fence - v_base)::integer, x.fence, v_until, NULL::bigint[], j.seq, j.id, j.grp, j.kind, j.payload, j.headers::text, v_tier, j.attempt + 1, j.max_attempts,
+						j.run_at, j.timeout, j.deadline, j.retention, j.on_failure::integer, j.on_exhausted::integer, j.scheduling::integer,
+						j.created_at, j.failures::text, j.result, j.dedup_key
+					FROM unnest(g_key, g_fence) AS x(key, fence),
+					LATERAL (SELECT y.job FROM rota.lane y WHERE y.queue = v_q AND y.key = x.key AND y.lone = false LIMIT 1) y,
+					LATERAL (SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline ORDER BY j1.place, j1.seq LIMIT 1) j
+					WHERE j.seq = y.job;
+					GET DIAGNOSTICS m = ROW_COUNT;
+					v_got := v_got + m;
+					IF m < array_length(g_key, 1) THEN
+						v_again := true;
+						b[13 + v_tier] := 0;
+						PERFORM rota.unlease(v_q, g_key, q.head_start, v_now);
+					END IF;
+				END IF;
 			END IF;
-			EXIT WHEN n < v_need;
+			EXIT WHEN n < v_need AND NOT v_again;
 		END LOOP;
 	END LOOP;
 	IF v_got > 0 AND q.event_ttl > 0 THEN
@@ -194,6 +214,24 @@ BEGIN
 	o_ord := -1;
 	o_meta := ARRAY[0, rota.us(), coalesce(v_next, 0)] || b;
 	RETURN NEXT;
+END $$;
+
+-- unlease takes back the leases of lanes just made whose job was not the first any
+-- more once the lane was there: somebody else had made the lane before, changed the
+-- line, and removed the lane again.
+CREATE OR REPLACE FUNCTION rota.unlease(p_queue integer, p_keys text[], p_start bigint, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	l rota.lane;
+	h rota.job;
+BEGIN
+	FOR l IN SELECT x.* FROM unnest(p_keys) k, LATERAL (SELECT * FROM rota.lane y WHERE y.queue = p_queue AND y.key = k AND NOT y.lone LIMIT 1) x LOOP
+		h := rota.head(p_queue, l.key, 0);
+		IF h.seq IS DISTINCT FROM l.job THEN
+			PERFORM rota.rewound();
+			PERFORM rota.free_lane(l, CASE WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - p_start END);
+			UPDATE rota.lane x SET tier = h.prio, floor = 0 WHERE x.queue = p_queue AND x.key = l.key AND NOT x.lone AND h.seq IS NOT NULL;
+		END IF;
+	END LOOP;
 END $$;
 
 -- shares gives how many leases each tier (from 0 on) may get in a claim by turn: as
