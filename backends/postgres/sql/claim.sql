@@ -22,6 +22,9 @@ DECLARE
 	v_until bigint;
 	v_tier integer;
 	v_got integer := 0;
+	v_mark bigint;
+	v_aside bigint;
+	v_first bigint[]; -- see firsts
 	v_shares integer[];
 	v_most integer := p_max;
 	v_need integer;
@@ -51,15 +54,23 @@ BEGIN
 	END IF;
 	v_q := q.id;
 	v_now := rota.us();
-	IF EXISTS (SELECT 1 FROM rota.job j WHERE j.queue = v_q AND j.aside >= b[5] AND j.aside <= v_now) THEN
+	v_mark := b[1];
+	b := rota.bounds_mark(b, v_now);
+	v_aside := rota.first_aside(v_q, b[5]);
+	IF v_aside <= v_now THEN
 		PERFORM rota.join_due(q, b[5], v_now, 1000);
 		b := rota.bounds_valid(b);
+		v_aside := rota.first_aside(v_q, b[5]);
 	END IF;
-	b := rota.bounds_next(q, b);
+	v_first := rota.firsts(v_q, b);
+	IF b[1] > v_mark THEN
+		b := rota.bounds_raise(q, b, v_first, v_aside);
+	END IF;
 	IF p_turn AND p_min < 4 THEN
-		v_shares := rota.shares(v_q, p_max, p_min, v_now, b);
+		v_shares := rota.shares(v_q, p_max, p_min, v_now, b, v_first);
 	END IF;
 	FOR v_tier IN REVERSE 4..p_min LOOP
+		CONTINUE WHEN least(v_first[1 + v_tier], v_first[6 + v_tier], v_first[11 + v_tier], v_now + 1) > v_now;
 		IF v_shares IS NOT NULL THEN
 			v_most := least(p_max, v_got + v_shares[v_tier + 1]);
 		END IF;
@@ -208,7 +219,10 @@ BEGIN
 		PERFORM rota.claimed(q, v_until, p_salt);
 	END IF;
 	IF v_got < p_max THEN
-		v_next := rota.next_due(q, p_min, b);
+		IF v_seen > 0 THEN
+			v_first := rota.firsts(v_q, b);
+		END IF;
+		v_next := (SELECT min(x) FROM unnest(v_first[1 + p_min:5] || v_first[6 + p_min:10] || v_first[11 + p_min:15] || v_aside) x);
 		PERFORM rota.idle(q);
 	END IF;
 	o_ord := -1;
@@ -236,10 +250,10 @@ END $$;
 
 -- shares gives how many leases each tier (from 0 on) may get in a claim by turn: as
 -- many as it has among the p_max groups that have been due longest, of equal ones
--- the higher tier's. What other claims have locked is counted as well: it is the
--- number that matters. Arrivals of groups that have a lane are taken away here,
+-- the higher tier's; null that each may have all. What other claims have locked is
+-- counted as well: it is the number that matters. Arrivals of groups that have a lane are taken away here,
 -- because in a tier that gets no share nobody else might.
-CREATE OR REPLACE FUNCTION rota.shares(p_queue integer, p_max integer, p_min integer, now bigint, b bigint[]) RETURNS integer[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rota.shares(p_queue integer, p_max integer, p_min integer, now bigint, b bigint[], f bigint[]) RETURNS integer[] LANGUAGE plpgsql AS $$
 DECLARE
 	shares integer[];
 	first bigint[]; -- due times of new groups
@@ -251,7 +265,12 @@ DECLARE
 	f_at bigint; f_grp text; f_behind bigint;
 	left_over integer;
 BEGIN
+	-- When only one tier has anything to give, it gets all.
+	IF (SELECT count(*) FROM generate_series(p_min, 4) x WHERE least(f[1 + x], f[6 + x], f[11 + x]) <= now) < 2 THEN
+		RETURN NULL;
+	END IF;
 	FOR t IN p_min..4 LOOP
+		CONTINUE WHEN f[1 + t] IS NULL OR f[1 + t] > now;
 		f_at := b[8 + t];
 		f_grp := '';
 		f_behind := -1;
@@ -309,21 +328,10 @@ BEGIN
 	ORDER BY x.fence;
 END $$;
 
--- next_due is when the next thing falls due by itself.
-CREATE OR REPLACE FUNCTION rota.next_due(q rota.queue, p_min integer, b bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-	t integer;
-	first bigint := (SELECT j.aside FROM rota.job j WHERE j.queue = q.id AND j.aside >= b[5] ORDER BY j.aside LIMIT 1);
+-- first_aside is when the first job that stands aside is to join.
+CREATE OR REPLACE FUNCTION rota.first_aside(p_queue integer, low bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-	FOR t IN p_min..4 LOOP
-		first := least(first, (SELECT a.due FROM rota.arrival a
-				WHERE a.queue = q.id AND a.tier = t AND a.due >= b[8 + t] ORDER BY a.due LIMIT 1),
-			(SELECT x.due FROM rota.lane x
-				WHERE x.queue = q.id AND x.tier = t AND x.leased = false AND x.due >= b[13 + t] ORDER BY x.due LIMIT 1),
-			(SELECT x.due FROM rota.lane x
-				WHERE x.queue = q.id AND x.tier = t AND x.leased = true AND x.due >= b[18 + t] ORDER BY x.due LIMIT 1));
-	END LOOP;
-	RETURN first;
+	RETURN (SELECT j.aside FROM rota.job j WHERE j.queue = p_queue AND j.aside >= low ORDER BY j.aside LIMIT 1);
 END $$;
 
 -- idle remembers for a little while that a worker of the queue had nothing to do.
