@@ -33,6 +33,7 @@ func TestFaults(t *testing.T) {
 		Stalls:  true, // sql/time.sql: the clock stands still until the server's has caught up
 		Open:    openForFaults,
 		Clients: map[string]faultsuite.Opener{"Unprepared": openUnprepared},
+		AtOnce:  4,
 		Split:   testserver.PostgreSQL,
 	})
 }
