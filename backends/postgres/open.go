@@ -151,11 +151,21 @@ func (b *Backend) prepareSchema(ctx context.Context) error {
 func (b *Backend) checkServer(ctx context.Context) error {
 	var version int
 	var encoding, isolation string
+	var readOnly bool
 	err := b.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
-		current_setting('default_transaction_isolation')`).Scan(&version, &encoding, &isolation)
+		current_setting('default_transaction_isolation'), current_setting('transaction_read_only')::bool`).Scan(&version, &encoding, &isolation, &readOnly)
 	if err != nil {
 		return storeError(ctx, "open", err)
 	}
+	if known := serverErrors["25006"]; readOnly {
+		return fmt.Errorf("postgres: open: %w: %s", known.kind, known.text)
+	}
+	return serverFits(version, encoding, isolation)
+}
+
+// serverFits judges server_version_num, the encoding of the database and the
+// isolation that transactions have by default.
+func serverFits(version int, encoding, isolation string) error {
 	switch {
 	case version < minServer:
 		return fmt.Errorf("postgres: %w: the server is version %d.%d, and 13 or later is needed", core.ErrMisconfigured, version/10000, version%10000)
