@@ -21,7 +21,7 @@ BEGIN
 	IF coalesce(array_length(b, 1), 0) <> 22 OR greatest(b[1], b[2]) > rota.us() THEN
 		RETURN none;
 	END IF;
-	IF (SELECT last_value FROM rota.rewind) >= b[1] THEN
+	IF coalesce(pg_sequence_last_value('rota.rewind'::regclass), 0) >= b[1] THEN
 		none[1] := b[1];
 		none[2] := b[2];
 		none[3] := b[3];
@@ -66,7 +66,7 @@ CREATE OR REPLACE FUNCTION rota.bounds_raise(q rota.queue, b bigint[], f bigint[
 DECLARE
 	low bigint := b[1] - 50000;
 BEGIN
-	IF (SELECT last_value FROM rota.rewind) < b[1] THEN
+	IF coalesce(pg_sequence_last_value('rota.rewind'::regclass), 0) < b[1] THEN
 		b[5] := least(low, p_aside);
 		FOR i IN 1..15 LOOP
 			b[7 + i] := least(CASE WHEN i <= 5 THEN low - q.head_start ELSE low END, f[i]);
