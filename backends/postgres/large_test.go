@@ -97,6 +97,7 @@ func (p *plans) take() []string {
 
 var (
 	planNode = regexp.MustCompile(`\(actual rows=([\d.]+) loops=(\d+)\)`)
+	fetched  = regexp.MustCompile(`Heap Fetches: (\d+)`)
 	removed  = regexp.MustCompile(`Rows Removed by [\w ]+: (\d+)`)
 	byIndex  = regexp.MustCompile(`(?:Index Scan|Index Only Scan)(?: Backward)? using (\w+)`)
 )
@@ -126,7 +127,7 @@ func judge(t *testing.T, what string, texts []string) []string {
 				break
 			}
 		}
-		for _, m := range removed.FindAllStringSubmatch(text, -1) {
+		for _, m := range append(removed.FindAllStringSubmatch(text, -1), fetched.FindAllStringSubmatch(text, -1)...) {
 			if n, _ := strconv.Atoi(m[1]); n > mostRows {
 				t.Errorf("%s looks at %d rows in vain:\n%s", what, n, text)
 			}
@@ -307,12 +308,30 @@ func TestOldSnapshot(t *testing.T) {
 		}
 		rounds[i] = time.Since(from)
 	}
+
+	var p plans
+	planned, err := New(t.Context(), p.pool(t, server.URL()), Options{Notify: NotifyOff})
+	check(t, err)
+	known := planned.bounds.of(q.name)
+	known.values, known.born = b.bounds.of(q.name).values, time.Now()
+	q.b = planned
+	for range 3 { // time passes, and the bounds follow
+		time.Sleep(100 * time.Millisecond)
+		q.publish("new", "a", "b")
+		p.take()
+		l := q.wantClaim("a")
+		wantIndexes(t, "claim", p.take(), "arrival_turn", "lane_turn")
+		q.complete(l)
+		judge(t, "settle", p.take())
+		q.complete(q.wantClaim("b"))
+	}
+	check(t, planned.Close())
 	check(t, old.Rollback(t.Context()))
 	first, last := slices.Clone(rounds[5:15]), slices.Clone(rounds[batches-10:])
 	slices.Sort(first)
 	slices.Sort(last)
 	t.Logf("%d jobs took %v at first, and %v after %d jobs", batch, first[5], last[5], batch*batches)
-	if last[5] > 2*first[5] {
+	if last[5] > 3*first[5] { // other tests run beside this one
 		t.Errorf("%d jobs took %v at first, and %v after %d jobs with a snapshot held open", batch, first[5], last[5], batch*batches)
 	}
 }

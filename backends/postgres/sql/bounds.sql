@@ -30,15 +30,16 @@ BEGIN
 	RETURN b;
 END $$;
 
--- firsts gives the first due times that lie behind the bounds: of arrivals, of lanes
--- and of leases, each by tier (so 15 of them, null for none).
-CREATE OR REPLACE FUNCTION rota.firsts(p_queue integer, b bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
+-- firsts gives the first due times that lie behind the bounds, up to a time: of
+-- arrivals, of lanes and of leases, each by tier (so 15 of them, null for none).
+-- Leases that were settled lie dead at the end they would have had, ahead of now.
+CREATE OR REPLACE FUNCTION rota.firsts(p_queue integer, b bigint[], p_until bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
 	f bigint[];
 BEGIN
-	SELECT array_agg((SELECT a.due FROM rota.arrival a WHERE a.queue = p_queue AND a.tier = t AND a.due >= b[8 + t] ORDER BY a.due LIMIT 1))
-		|| array_agg((SELECT x.due FROM rota.lane x WHERE x.queue = p_queue AND x.tier = t AND x.leased = false AND x.due >= b[13 + t] ORDER BY x.due LIMIT 1))
-		|| array_agg((SELECT x.due FROM rota.lane x WHERE x.queue = p_queue AND x.tier = t AND x.leased = true AND x.due >= b[18 + t] ORDER BY x.due LIMIT 1))
+	SELECT array_agg((SELECT a.due FROM rota.arrival a WHERE a.queue = p_queue AND a.tier = t AND a.due >= b[8 + t] AND a.due <= p_until ORDER BY a.due LIMIT 1))
+		|| array_agg((SELECT x.due FROM rota.lane x WHERE x.queue = p_queue AND x.tier = t AND x.leased = false AND x.due >= b[13 + t] AND x.due <= p_until ORDER BY x.due LIMIT 1))
+		|| array_agg((SELECT x.due FROM rota.lane x WHERE x.queue = p_queue AND x.tier = t AND x.leased = true AND x.due >= b[18 + t] AND x.due <= p_until ORDER BY x.due LIMIT 1))
 	INTO f FROM generate_series(0, 4) t;
 	RETURN f;
 END $$;

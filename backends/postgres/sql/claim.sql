@@ -62,7 +62,7 @@ BEGIN
 		b := rota.bounds_valid(b);
 		v_aside := rota.first_aside(v_q, b[5]);
 	END IF;
-	v_first := rota.firsts(v_q, b);
+	v_first := rota.firsts(v_q, b, v_now);
 	IF b[1] > v_mark THEN
 		b := rota.bounds_raise(q, b, v_first, v_aside);
 	END IF;
@@ -219,9 +219,7 @@ BEGIN
 		PERFORM rota.claimed(q, v_until, p_salt);
 	END IF;
 	IF v_got < p_max THEN
-		IF v_seen > 0 THEN
-			v_first := rota.firsts(v_q, b);
-		END IF;
+		v_first := rota.firsts(v_q, b, 9223372036854775807);
 		v_next := (SELECT min(x) FROM unnest(v_first[1 + p_min:5] || v_first[6 + p_min:10] || v_first[11 + p_min:15] || v_aside) x);
 		PERFORM rota.idle(q);
 	END IF;
