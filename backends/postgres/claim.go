@@ -29,8 +29,8 @@ func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimR
 	var c claimed
 	err := b.do(ctx, "claim", func(conn *pgxpool.Conn) error {
 		c = claimed{req: req, salt: salt}
-		rows, err := conn.Query(ctx, b.sql(`SELECT * FROM rota.claim($1::text, $2::int4, $3::int4, $4::int8, $5::text, $6::int8, $7::int8[])`),
-			req.Queue, req.Max, req.MinPriority, req.Lease.Microseconds(), req.Owner, salt, bounds.take())
+		rows, err := conn.Query(ctx, b.sql(`SELECT * FROM rota.claim($1::text, $2::int4, $3::int4, $4::int8, $5::text, $6::int8, $7::int8[], $8::bool)`),
+			req.Queue, req.Max, req.MinPriority, req.Lease.Microseconds(), req.Owner, salt, bounds.take(), req.ByTurn)
 		if err != nil {
 			return err
 		}

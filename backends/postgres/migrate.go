@@ -26,6 +26,9 @@ func (e *SchemaError) Error() string {
 	case e.Have > e.Want:
 		return fmt.Sprintf("postgres: schema %q has version %d and this program knows %d: update the program", e.Schema, e.Have, e.Want)
 	}
+	if e.Have == e.Want {
+		return fmt.Sprintf("postgres: schema %q has the functions of another version of rota: run rota migrate, or open with MigrateAuto", e.Schema)
+	}
 	return fmt.Sprintf("postgres: schema %q has version %d and this program needs %d: run rota migrate, or open with MigrateAuto", e.Schema, e.Have, e.Want)
 }
 
@@ -151,11 +154,11 @@ func installed(ctx context.Context, db querier, schema string) (version int, fun
 
 // checkSchema is what opening does when it must not migrate.
 func checkSchema(ctx context.Context, db querier, schema string) error {
-	have, _, err := installed(ctx, db, schema)
+	have, functions, err := installed(ctx, db, schema)
 	if err != nil {
 		return err
 	}
-	if have != schemaVersion {
+	if have != schemaVersion || functions != functionsDigest() {
 		return &SchemaError{Schema: schema, Have: have, Want: schemaVersion}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/rota-queue/rota/core"
@@ -57,6 +58,7 @@ func Open(ctx context.Context, url string, opts Options) (*Backend, error) {
 	if _, ok := config.ConnConfig.RuntimeParams["application_name"]; !ok {
 		config.ConnConfig.RuntimeParams["application_name"] = "rota"
 	}
+	config.ConnConfig.BuildContextWatcherHandler = cancelRequests
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, storeError(ctx, "open", err)
@@ -68,6 +70,18 @@ func Open(ctx context.Context, url string, opts Options) (*Backend, error) {
 	}
 	b.own = true
 	return b, nil
+}
+
+// cancelPatience is how long a call whose context has ended waits for the server to
+// say that it was cancelled.
+const cancelPatience = time.Second
+
+// cancelRequests makes the end of a call's context cancel the statement, and keeps
+// the connection. The driver's own way is to break the connection, and under load
+// the next call, on a new connection that has everything to plan, would then be
+// too late as well.
+func cancelRequests(conn *pgconn.PgConn) ctxwatch.Handler {
+	return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelPatience}
 }
 
 func openRetrying(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Backend, error) {
@@ -86,7 +100,10 @@ func openRetrying(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Backe
 }
 
 // New makes a backend on the caller's pool, which stays open when the backend
-// closes. The pool needs at least one connection that nobody holds for long.
+// closes. The pool needs at least one connection that nobody holds for long. With
+// the driver's defaults a call whose context ends breaks its connection; what Open
+// does instead is to set BuildContextWatcherHandler to a
+// pgconn.CancelRequestContextWatcherHandler.
 func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Backend, error) {
 	opts = opts.withDefaults()
 	if err := opts.validate(); err != nil {
@@ -134,11 +151,21 @@ func (b *Backend) prepareSchema(ctx context.Context) error {
 func (b *Backend) checkServer(ctx context.Context) error {
 	var version int
 	var encoding, isolation string
+	var readOnly bool
 	err := b.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
-		current_setting('default_transaction_isolation')`).Scan(&version, &encoding, &isolation)
+		current_setting('default_transaction_isolation'), current_setting('transaction_read_only')::bool`).Scan(&version, &encoding, &isolation, &readOnly)
 	if err != nil {
 		return storeError(ctx, "open", err)
 	}
+	if known := serverErrors["25006"]; readOnly {
+		return fmt.Errorf("postgres: open: %w: %s", known.kind, known.text)
+	}
+	return serverFits(version, encoding, isolation)
+}
+
+// serverFits judges server_version_num, the encoding of the database and the
+// isolation that transactions have by default.
+func serverFits(version int, encoding, isolation string) error {
 	switch {
 	case version < minServer:
 		return fmt.Errorf("postgres: %w: the server is version %d.%d, and 13 or later is needed", core.ErrMisconfigured, version/10000, version%10000)

@@ -214,6 +214,23 @@ func TestCheckerSees(t *testing.T) {
 			h.settle(h.claim("g", "b", 2, 10, 1), core.Complete, completed)
 			h.settle(h.claim("g", "a", 1, 11, 1), core.Complete, completed)
 		}},
+		{"starts of one batch that are not in order of Seq", []ViolationKind{OutOfOrder}, func(h *history) {
+			batch := h.call()
+			l := h.claim("g", "b", 2, 10, 1)
+			batch.returned = l.claim.returned // the claim met the publish
+			for seq, id := range []string{"a", "b"} {
+				h.addJob(ledgerJob{jobName: jobName{"q", id}, group: "g", publish: batch, acked: true, seq: int64(seq + 1)})
+			}
+			h.settle(l, core.Complete, completed)
+			h.settle(h.claim("g", "a", 1, 11, 1), core.Complete, completed)
+		}},
+		{"starts of publishes at the same time in any order", nil, func(h *history) {
+			h.publish("g", "b", 2)
+			l := h.claim("g", "b", 2, 10, 1)
+			h.addJob(ledgerJob{jobName: jobName{"q", "a"}, group: "g", publish: span{1, l.claim.returned}, acked: true, seq: 1})
+			h.settle(l, core.Complete, completed)
+			h.settle(h.claim("g", "a", 1, 11, 1), core.Complete, completed)
+		}},
 		{"starts that are not in order of publishes", []ViolationKind{OutOfOrder}, func(h *history) {
 			h.publish("g", "a", 2) // the store numbered them wrongly
 			h.publish("g", "b", 1)

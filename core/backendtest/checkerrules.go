@@ -188,7 +188,9 @@ func (f *findings) attempts(l, next *ledgerLease) {
 	}
 }
 
-// starts: jobs start in publish order: by Seq, and as publishers saw it.
+// starts: jobs start in publish order, as publishers saw it and by Seq. Of two
+// publishes at the same time the one with the lesser Seq may be stored later, so a
+// job may start behind those whose claims were sent before it was acknowledged.
 func (c *Checker) starts(f *findings, lane []*ledgerLease) {
 	if lane[0].Group == "" {
 		return
@@ -211,10 +213,20 @@ func (c *Checker) starts(f *findings, lane []*ledgerLease) {
 		if acked[i] < c.jobs[jobName{l.Queue, l.JobID}].publish.sent {
 			f.add(OutOfOrder, l.LeaseRef, "it started before a job whose publish had been acknowledged before this one's was sent")
 		}
-		if i > 0 && first[i-1].seq >= l.seq {
-			f.add(OutOfOrder, l.LeaseRef, "it started after job %q, which has the greater Seq", first[i-1].JobID)
+		for k := i - 1; k >= 0 && c.storedBefore(l, first[k]); k-- {
+			if first[k].seq >= l.seq {
+				f.add(OutOfOrder, l.LeaseRef, "it started after job %q, which has the greater Seq", first[k].JobID)
+				break
+			}
 		}
 	}
+}
+
+// storedBefore tells that the job of a lease was stored when the claim of an
+// earlier lease was sent, or was published together with that one's job.
+func (c *Checker) storedBefore(l, earlier *ledgerLease) bool {
+	job, other := c.jobs[jobName{l.Queue, l.JobID}], c.jobs[jobName{earlier.Queue, earlier.JobID}]
+	return job.acked && (job.publish.returned <= earlier.claim.sent || job.publish == other.publish)
 }
 
 // ends: each job that was acknowledged ends once.

@@ -294,9 +294,9 @@ func testListWhileWorking(f *fixture) {
 func testLookingChangesNothing(f *fixture) {
 	f.configure(core.QueueConfig{CompletedRetention: core.MinLease, EventTTL: hour})
 	f.add("g", "a", "b", "c")
-	f.put(core.NewJob{Group: "h", ID: "s", Delay: core.MinLease})
 	f.complete(f.claim("a"))
 	l := f.tryClaim(core.ClaimRequest{Lease: core.MinLease}).Leases[0]
+	f.put(core.NewJob{Group: "h", ID: "s", Delay: core.MinLease})
 	f.passes(l.Until)
 	f.passes(f.job("s").RunAt)
 	for range 3 {

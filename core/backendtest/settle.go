@@ -21,6 +21,7 @@ var settleTests = []test{
 	{"BatchOfEverything", testSettleBatch},
 	{"ExtendTellsOfCancel", testExtendTells},
 	{"ExtendKeepsOthersAway", testExtendKeeps},
+	{"ExtendNamedTwice", testExtendTwice},
 }
 
 // settled tells what a settle makes of a running job in its first attempt.
@@ -285,4 +286,16 @@ func testExtendKeeps(f *fixture) {
 	f.passes(leases[1].Until)
 	f.otherHandle().claimNothing()
 	f.complete(leases...)
+}
+
+// A lease that a batch names twice is extended, and both answers say so.
+func testExtendTwice(f *fixture) {
+	f.add("g", "a")
+	l := f.claim("a")
+	res, err := f.b.Extend(f.ctx, f.queue, []core.LeaseRef{l.LeaseRef, l.LeaseRef}, 2*hour)
+	f.check(err)
+	for _, ext := range res {
+		f.check(ext.Err)
+		equal(f, "end", clock(ext.Until), clock(f.job("a").Lease.Until))
+	}
 }

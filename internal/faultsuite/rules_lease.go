@@ -33,11 +33,19 @@ func (b *book) checkSuccession(lane string, before, r *leaseRecord, again bool) 
 	if before.Fence == r.Fence {
 		b.breach("fence", r.Job, "%s had fence %d twice, for job %s and job %s", lane, r.Fence, before.Job, r.Job)
 	}
-	if before.Seq <= r.Seq || skips(r.Group) && again {
+	if before.Seq <= r.Seq || skips(r.Group) && again || !again && b.storedLater(r, before) {
 		return
 	}
 	b.breach("order", r.Job, "%s: job %s (Seq %d) was handed out with fence %d after job %s (Seq %d) with fence %d",
 		lane, r.Job, r.Seq, r.Fence, before.Job, before.Seq, before.Fence)
+}
+
+// storedLater tells that the job of a lease may have been stored only after an
+// earlier lease was given: of two publishes at the same time the one with the
+// lesser Seq may be stored later.
+func (b *book) storedLater(r, before *leaseRecord) bool {
+	j, other := b.jobs[r.Job], b.jobs[before.Job]
+	return j.batch != other.batch && (!j.acked || j.ackedAt > before.Sent)
 }
 
 // checkOvertaken compares a lease with all later ones of its lane. What was sent

@@ -1,6 +1,7 @@
 package faultsuite
 
 import (
+	"cmp"
 	"testing"
 	"time"
 )
@@ -8,6 +9,7 @@ import (
 // Run runs the suite. Tests that measure how long something takes run first and
 // alone, all others several at a time.
 func Run(t *testing.T, store Store) {
+	slots = make(chan struct{}, cmp.Or(store.AtOnce, atOnce))
 	t.Run("P5_RecoveryTime", func(t *testing.T) { testRecoveryTime(t, store) })
 	t.Run("P10_SlowSettle", func(t *testing.T) { testSlowSettle(t, store) })
 	var tests []subtest

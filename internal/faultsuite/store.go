@@ -56,6 +56,9 @@ type Store struct {
 	// Forget makes a server forget what clients have prepared on it, such as
 	// scripts; nil when there is no such thing.
 	Forget func(ctx context.Context, url string) error
+	// AtOnce is how many tests run at the same time, for stores whose operations
+	// take much of a processor; zero means the suite's own number.
+	AtOnce int
 	// Split makes the splitter of the store's protocol.
 	Split func() testserver.Splitter
 }

@@ -11,12 +11,12 @@ type subtest struct {
 	run  func(*testing.T)
 }
 
-// atOnce is how many tests run at the same time. Most of the time they wait for
-// leases, servers and processes, so it does not depend on the number of
-// processors, as go test's own limit does.
+// atOnce is how many tests run at the same time, unless the store says. Most of the
+// time they wait for leases, servers and processes, so it does not depend on the
+// number of processors, as go test's own limit does.
 const atOnce = 7
 
-var slots = make(chan struct{}, atOnce)
+var slots chan struct{}
 
 // together runs tests at the same time, and returns when all have ended. Tests may
 // use it within each other: only those that run no others take a slot.

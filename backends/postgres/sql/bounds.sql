@@ -21,7 +21,7 @@ BEGIN
 	IF coalesce(array_length(b, 1), 0) <> 22 OR greatest(b[1], b[2]) > rota.us() THEN
 		RETURN none;
 	END IF;
-	IF (SELECT last_value FROM rota.rewind) >= b[1] THEN
+	IF coalesce(pg_sequence_last_value('rota.rewind'::regclass), 0) >= b[1] THEN
 		none[1] := b[1];
 		none[2] := b[2];
 		none[3] := b[3];
@@ -30,36 +30,48 @@ BEGIN
 	RETURN b;
 END $$;
 
--- bounds_next finds new bounds when it is time to.
-CREATE OR REPLACE FUNCTION rota.bounds_next(q rota.queue, b bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
+-- firsts gives the first due times that lie behind the bounds, up to a time: of
+-- arrivals, of lanes and of leases, each by tier (so 15 of them, null for none).
+-- Leases that were settled lie dead at the end they would have had, ahead of now.
+CREATE OR REPLACE FUNCTION rota.firsts(p_queue integer, b bigint[], p_until bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
-	now bigint := rota.us();
-	snap pg_snapshot;
-	low bigint := b[2] - 50000;
-	t integer;
+	f bigint[];
 BEGIN
-	IF now - b[2] < 20000 THEN
-		RETURN b;
-	END IF;
-	snap := pg_current_snapshot();
-	IF b[2] > 0 THEN
-		IF pg_snapshot_xmin(snap)::text::bigint < b[3] THEN
-			RETURN b;
+	SELECT array_agg((SELECT a.due FROM rota.arrival a WHERE a.queue = p_queue AND a.tier = t AND a.due >= b[8 + t] AND a.due <= p_until ORDER BY a.due LIMIT 1))
+		|| array_agg((SELECT x.due FROM rota.lane x WHERE x.queue = p_queue AND x.tier = t AND x.leased = false AND x.due >= b[13 + t] AND x.due <= p_until ORDER BY x.due LIMIT 1))
+		|| array_agg((SELECT x.due FROM rota.lane x WHERE x.queue = p_queue AND x.tier = t AND x.leased = true AND x.due >= b[18 + t] AND x.due <= p_until ORDER BY x.due LIMIT 1))
+	INTO f FROM generate_series(0, 4) t;
+	RETURN f;
+END $$;
+
+-- bounds_mark sets a new mark when it is time to. What firsts gives after that, up
+-- to the time of the new mark (which is b[2] before), is all there is.
+CREATE OR REPLACE FUNCTION rota.bounds_mark(b bigint[], now bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+	snap pg_snapshot;
+BEGIN
+	IF now - b[2] >= 20000 THEN
+		snap := pg_current_snapshot();
+		IF b[2] = 0 OR pg_snapshot_xmin(snap)::text::bigint >= b[3] THEN
+			b[1] := b[2];
+			b[2] := now;
+			b[3] := pg_snapshot_xmax(snap)::text::bigint;
 		END IF;
-		b[1] := b[2];
-		IF (SELECT last_value FROM rota.rewind) < b[1] THEN
-			b[5] := least(low, (SELECT j.aside FROM rota.job j WHERE j.queue = q.id AND j.aside >= b[5] ORDER BY j.aside LIMIT 1));
-			FOR t IN 0..4 LOOP
-				b[8 + t] := least(low - q.head_start, (SELECT a.due FROM rota.arrival a
-					WHERE a.queue = q.id AND a.tier = t AND a.due >= b[8 + t] ORDER BY a.due LIMIT 1));
-				b[13 + t] := least(low, (SELECT x.due FROM rota.lane x
-					WHERE x.queue = q.id AND x.tier = t AND x.leased = false AND x.due >= b[13 + t] ORDER BY x.due LIMIT 1));
-				b[18 + t] := least(low, (SELECT x.due FROM rota.lane x
-					WHERE x.queue = q.id AND x.tier = t AND x.leased = true AND x.due >= b[18 + t] ORDER BY x.due LIMIT 1));
-			END LOOP;
-		END IF;
 	END IF;
-	b[2] := now;
-	b[3] := pg_snapshot_xmax(snap)::text::bigint;
+	RETURN b;
+END $$;
+
+-- bounds_raise brings the bounds up to what firsts has found since the last mark was
+-- set.
+CREATE OR REPLACE FUNCTION rota.bounds_raise(q rota.queue, b bigint[], f bigint[], p_aside bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+	low bigint := b[1] - 50000;
+BEGIN
+	IF coalesce(pg_sequence_last_value('rota.rewind'::regclass), 0) < b[1] THEN
+		b[5] := least(low, p_aside);
+		FOR i IN 1..15 LOOP
+			b[7 + i] := least(CASE WHEN i <= 5 THEN low - q.head_start ELSE low END, f[i]);
+		END LOOP;
+	END IF;
 	RETURN b;
 END $$;

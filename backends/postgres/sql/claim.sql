@@ -1,11 +1,12 @@
--- claim leases up to p_max groups that are due. What decides on a lane is always
+-- claim leases up to p_max groups that are due: those of higher tiers first, or
+-- by turn (p_turn) from each tier its share. What decides on a lane is always
 -- read by a statement that begins after the lane is locked. A claim never waits
 -- for a lane that another transaction has locked.
 --
 -- It gives a row for each lease, and a last one (o_ord -1) whose o_meta says what
 -- came of it: [outcome, now, next, bounds...]; outcome 0: done, 1: paused, 2: no
 -- such queue, 3: isolation other than read committed.
-CREATE OR REPLACE FUNCTION rota.claim(p_queue text, p_max integer, p_min integer, p_lease bigint, p_owner text, p_salt bigint, p_bounds bigint[])
+CREATE OR REPLACE FUNCTION rota.claim(p_queue text, p_max integer, p_min integer, p_lease bigint, p_owner text, p_salt bigint, p_bounds bigint[], p_turn boolean)
 RETURNS TABLE (o_ord integer, o_fence bigint, o_until bigint, o_meta bigint[],
 	o_seq bigint, o_id text, o_grp text, o_kind text, o_payload bytea, o_headers text, o_prio integer, o_attempt integer, o_max_attempts integer,
 	o_run_at bigint, o_timeout bigint, o_deadline bigint, o_retention bigint, o_on_failure integer, o_on_exhausted integer, o_scheduling integer,
@@ -21,6 +22,11 @@ DECLARE
 	v_until bigint;
 	v_tier integer;
 	v_got integer := 0;
+	v_mark bigint;
+	v_aside bigint;
+	v_first bigint[]; -- see firsts
+	v_shares integer[];
+	v_most integer := p_max;
 	v_need integer;
 	v_base bigint;
 	v_seen integer := 0;
@@ -33,6 +39,8 @@ DECLARE
 	f_tid tid[]; f_ord integer[]; f_key text[]; f_place bigint[]; f_due bigint[];
 	f_at bigint; f_grp text; f_behind bigint;
 	f_mine text[];
+	g_key text[]; g_fence bigint[]; -- lanes that were made and leased
+	v_again boolean; -- lanes that are due were made
 	l rota.lane;
 	v_tid tid;
 BEGIN
@@ -46,17 +54,31 @@ BEGIN
 	END IF;
 	v_q := q.id;
 	v_now := rota.us();
-	IF EXISTS (SELECT 1 FROM rota.job j WHERE j.queue = v_q AND j.aside >= b[5] AND j.aside <= v_now) THEN
+	v_mark := b[1];
+	b := rota.bounds_mark(b, v_now);
+	v_aside := rota.first_aside(v_q, b[5]);
+	IF v_aside <= v_now THEN
 		PERFORM rota.join_due(q, b[5], v_now, 1000);
 		b := rota.bounds_valid(b);
+		v_aside := rota.first_aside(v_q, b[5]);
 	END IF;
-	b := rota.bounds_next(q, b);
+	v_first := rota.firsts(v_q, b, v_now);
+	IF b[1] > v_mark THEN
+		b := rota.bounds_raise(q, b, v_first, v_aside);
+	END IF;
+	IF p_turn AND p_min < 4 THEN
+		v_shares := rota.shares(v_q, p_max, p_min, v_now, b, v_first);
+	END IF;
 	FOR v_tier IN REVERSE 4..p_min LOOP
+		CONTINUE WHEN least(v_first[1 + v_tier], v_first[6 + v_tier], v_first[11 + v_tier], v_now + 1) > v_now;
+		IF v_shares IS NOT NULL THEN
+			v_most := least(p_max, v_got + v_shares[v_tier + 1]);
+		END IF;
 		f_at := b[8 + v_tier];
 		f_grp := '';
 		f_behind := -1;
 		LOOP
-			v_need := p_max - v_got;
+			v_need := v_most - v_got;
 			EXIT WHEN v_need = 0 OR v_seen > 20000;
 			WITH f AS MATERIALIZED (
 				SELECT a.ctid, a.grp, a.due, a.place FROM rota.arrival a
@@ -86,6 +108,7 @@ BEGIN
 			INTO s_tid, s_ord, s_key, s_lone, s_floor, e_ord, e_key, e_lone, f_tid, f_ord, f_key, f_place, f_due, n FROM u;
 			EXIT WHEN n = 0;
 			v_seen := v_seen + n;
+			v_again := false;
 			IF v_until IS NULL THEN -- this transaction has an id by now
 				v_now := rota.us();
 				v_until := v_now + p_lease;
@@ -143,48 +166,154 @@ BEGIN
 				IF f_mine IS NOT NULL THEN
 					DELETE FROM rota.arrival a USING unnest(f_tid, f_key) AS x(tid, key) WHERE a.ctid = x.tid AND x.key = ANY (f_mine);
 				END IF;
-				-- The others get one, for the first of their jobs, which then is handed out.
-				RETURN QUERY
-				WITH g AS MATERIALIZED (
-					SELECT DISTINCT ON (x.key) x.* FROM unnest(f_ord, f_key, f_place, f_due) AS x(ord, key, first, due)
+				-- The others get one, leased if the arrival is that of the first job. An
+				-- arrival of a job that has gone stands for those behind it.
+				WITH h AS MATERIALIZED (
+					SELECT x.*, j.seq, j.place, j.run_at, j.created_at, j.attempt, j.prio, j.state,
+						j.place = x.first AND j.run_at <= v_now AND j.prio = v_tier AS ok
+					FROM unnest(f_tid, f_ord, f_key, f_place, f_due) AS x(tid, ord, key, first, due) LEFT JOIN LATERAL (
+						SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline ORDER BY j1.place, j1.seq LIMIT 1) j ON true
 					WHERE (SELECT y.key FROM rota.lane y WHERE y.queue = v_q AND y.key = x.key AND y.lone = false LIMIT 1) IS NULL
-					ORDER BY x.key, x.ord
-				), h AS MATERIALIZED (
-					SELECT g.*, j.seq, j.place, j.run_at, j.attempt, j.prio, j.state, j.run_at <= v_now AND j.prio = v_tier AS ok FROM g LEFT JOIN LATERAL (
-						SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = g.key AND j1.inline ORDER BY j1.place, j1.seq LIMIT 1) j ON true
 				), made AS (
 					INSERT INTO rota.lane (queue, key, tier, leased, due, floor, fence, salt, job, attempt, owner, claimed_at, claimed_from)
-					SELECT v_q, h.key, h.prio, h.ok, CASE WHEN h.ok THEN v_until WHEN h.run_at > v_now THEN h.run_at ELSE h.due END,
+					SELECT v_q, h.key, h.prio, h.ok,
+						CASE WHEN h.ok THEN v_until WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - q.head_start END,
 						least(h.place, b[1]), v_base + h.ord, CASE WHEN h.ok THEN p_salt END, CASE WHEN h.ok THEN h.seq END,
 						CASE WHEN h.ok THEN h.attempt + 1 END, CASE WHEN h.ok THEN p_owner END, CASE WHEN h.ok THEN v_now END, CASE WHEN h.ok THEN h.state END
-					FROM h WHERE h.seq IS NOT NULL AND h.place >= h.first
+					FROM h WHERE h.place >= h.first ORDER BY h.place > h.first, h.ord
 					ON CONFLICT (queue, key, lone) DO NOTHING
-					RETURNING key, fence, leased
+					RETURNING key, fence, leased, due
 				), used AS (
-					DELETE FROM rota.arrival a USING unnest(f_tid, f_key) AS x(tid, key)
-					WHERE a.ctid = x.tid AND (x.key IN (SELECT made.key FROM made) OR x.key IN (SELECT h.key FROM h WHERE h.seq IS NULL OR h.place < h.first))
+					DELETE FROM rota.arrival a USING h
+					WHERE a.ctid = h.tid AND (h.seq IS NULL OR h.place < h.first OR h.key IN (SELECT made.key FROM made))
 				)
-				SELECT (v_seen - n + made.fence - v_base)::integer, made.fence, v_until, NULL::bigint[], j.seq, j.id, j.grp, j.kind, j.payload, j.headers::text, v_tier, j.attempt + 1, j.max_attempts,
-					j.run_at, j.timeout, j.deadline, j.retention, j.on_failure::integer, j.on_exhausted::integer, j.scheduling::integer,
-					j.created_at, j.failures::text, j.result, j.dedup_key
-				FROM made, LATERAL (SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = made.key AND j1.inline ORDER BY j1.place, j1.seq LIMIT 1) j
-				WHERE made.leased;
-				GET DIAGNOSTICS m = ROW_COUNT;
-				v_got := v_got + m;
+				SELECT array_agg(made.key) FILTER (WHERE made.leased), array_agg(made.fence) FILTER (WHERE made.leased),
+					coalesce(bool_or(NOT made.leased AND made.due <= v_now), false)
+				INTO g_key, g_fence, v_again FROM made;
+				IF v_again THEN -- they are due, perhaps since before the bounds
+					PERFORM rota.rewound();
+					b[13 + v_tier] := 0;
+				END IF;
+				IF g_key IS NOT NULL THEN
+					RETURN QUERY
+					SELECT (v_seen - n + x.fence - v_base)::integer, x.fence, v_until, NULL::bigint[], j.seq, j.id, j.grp, j.kind, j.payload, j.headers::text, v_tier, j.attempt + 1, j.max_attempts,
+						j.run_at, j.timeout, j.deadline, j.retention, j.on_failure::integer, j.on_exhausted::integer, j.scheduling::integer,
+						j.created_at, j.failures::text, j.result, j.dedup_key
+					FROM unnest(g_key, g_fence) AS x(key, fence),
+					LATERAL (SELECT y.job FROM rota.lane y WHERE y.queue = v_q AND y.key = x.key AND y.lone = false LIMIT 1) y,
+					LATERAL (SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline ORDER BY j1.place, j1.seq LIMIT 1) j
+					WHERE j.seq = y.job;
+					GET DIAGNOSTICS m = ROW_COUNT;
+					v_got := v_got + m;
+					IF m < array_length(g_key, 1) THEN
+						v_again := true;
+						b[13 + v_tier] := 0;
+						PERFORM rota.unlease(v_q, g_key, q.head_start, v_now);
+					END IF;
+				END IF;
 			END IF;
-			EXIT WHEN n < v_need;
+			EXIT WHEN n < v_need AND NOT v_again;
 		END LOOP;
 	END LOOP;
 	IF v_got > 0 AND q.event_ttl > 0 THEN
 		PERFORM rota.claimed(q, v_until, p_salt);
 	END IF;
 	IF v_got < p_max THEN
-		v_next := rota.next_due(q, p_min, b);
+		v_first := rota.firsts(v_q, b, 9223372036854775807);
+		v_next := (SELECT min(x) FROM unnest(v_first[1 + p_min:5] || v_first[6 + p_min:10] || v_first[11 + p_min:15] || v_aside) x);
 		PERFORM rota.idle(q);
 	END IF;
 	o_ord := -1;
 	o_meta := ARRAY[0, rota.us(), coalesce(v_next, 0)] || b;
 	RETURN NEXT;
+END $$;
+
+-- unlease takes back the leases of lanes just made whose job was not the first any
+-- more once the lane was there: somebody else had made the lane before, changed the
+-- line, and removed the lane again.
+CREATE OR REPLACE FUNCTION rota.unlease(p_queue integer, p_keys text[], p_start bigint, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	l rota.lane;
+	h rota.job;
+BEGIN
+	FOR l IN SELECT x.* FROM unnest(p_keys) k, LATERAL (SELECT * FROM rota.lane y WHERE y.queue = p_queue AND y.key = k AND NOT y.lone LIMIT 1) x LOOP
+		h := rota.head(p_queue, l.key, 0);
+		IF h.seq IS DISTINCT FROM l.job THEN
+			PERFORM rota.rewound();
+			PERFORM rota.free_lane(l, CASE WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - p_start END);
+			UPDATE rota.lane x SET tier = h.prio, floor = 0 WHERE x.queue = p_queue AND x.key = l.key AND NOT x.lone AND h.seq IS NOT NULL;
+		END IF;
+	END LOOP;
+END $$;
+
+-- shares gives how many leases each tier (from 0 on) may get in a claim by turn: as
+-- many as it has among the p_max groups that have been due longest, of equal ones
+-- the higher tier's; null that each may have all. What other claims have locked is
+-- counted as well: it is the number that matters. Arrivals of groups that have a lane are taken away here,
+-- because in a tier that gets no share nobody else might.
+CREATE OR REPLACE FUNCTION rota.shares(p_queue integer, p_max integer, p_min integer, now bigint, b bigint[], f bigint[]) RETURNS integer[] LANGUAGE plpgsql AS $$
+DECLARE
+	shares integer[];
+	first bigint[]; -- due times of new groups
+	tiers integer[]; -- and their tiers
+	t integer;
+	n integer;
+	good bigint[];
+	f_tid tid[]; f_key text[]; f_mine text[];
+	f_at bigint; f_grp text; f_behind bigint;
+	left_over integer;
+BEGIN
+	-- When only one tier has anything to give, it gets all.
+	IF (SELECT count(*) FROM generate_series(p_min, 4) x WHERE least(f[1 + x], f[6 + x], f[11 + x]) <= now) < 2 THEN
+		RETURN NULL;
+	END IF;
+	FOR t IN p_min..4 LOOP
+		CONTINUE WHEN f[1 + t] IS NULL OR f[1 + t] > now;
+		f_at := b[8 + t];
+		f_grp := '';
+		f_behind := -1;
+		left_over := p_max;
+		FOR i IN 1..20 LOOP
+			WITH f AS MATERIALIZED (
+				SELECT a.ctid, a.grp, a.due, a.place FROM rota.arrival a
+				WHERE a.queue = p_queue AND a.tier = t AND a.due <= now AND (a.due, a.grp, a.place) > (f_at, f_grp, f_behind)
+				ORDER BY a.due, a.grp, a.place LIMIT p_max
+			), g AS (
+				SELECT f.*, (SELECT x.key FROM rota.lane x WHERE x.queue = p_queue AND x.key = f.grp AND x.lone = false LIMIT 1) IS NOT NULL AS stale,
+					h.run_at <= now AND h.prio = t AND h.place = f.place AS ok
+				FROM f LEFT JOIN LATERAL (SELECT j.run_at, j.prio, j.place FROM rota.job j WHERE j.queue = p_queue AND j.grp = f.grp AND j.inline
+					ORDER BY j.place, j.seq LIMIT 1) h ON true
+				ORDER BY f.due, f.grp, f.place
+			)
+			SELECT count(*), array_agg(g.due) FILTER (WHERE g.ok AND NOT g.stale), array_agg(g.ctid) FILTER (WHERE g.stale), array_agg(g.grp) FILTER (WHERE g.stale),
+				(array_agg(g.due))[count(*)], (array_agg(g.grp))[count(*)], (array_agg(g.place))[count(*)]
+			INTO n, good, f_tid, f_key, f_at, f_grp, f_behind FROM g;
+			IF good IS NOT NULL THEN
+				first := first || good[1:left_over];
+				tiers := tiers || array_fill(t, ARRAY[least(left_over, array_length(good, 1))]);
+				left_over := left_over - array_length(good, 1);
+			END IF;
+			IF f_key IS NOT NULL THEN -- as in claim
+				SELECT array_agg(x.key) INTO f_mine FROM (SELECT DISTINCT k.key FROM unnest(f_key) AS k(key)) k, LATERAL (
+					SELECT y.key FROM rota.lane y WHERE y.queue = p_queue AND y.key = k.key AND y.lone = false FOR UPDATE SKIP LOCKED) x;
+				DELETE FROM rota.arrival a WHERE a.ctid = ANY (ARRAY(SELECT y.ctid FROM unnest(f_tid, f_key) AS x(tid, key),
+					LATERAL (SELECT z.ctid FROM rota.arrival z WHERE z.ctid = x.tid AND x.key = ANY (f_mine) FOR UPDATE SKIP LOCKED) y));
+			END IF;
+			EXIT WHEN n < p_max OR left_over <= 0;
+		END LOOP;
+	END LOOP;
+	SELECT array_agg((SELECT count(*) FROM unnest(y.tiers) x WHERE x = s.t)::integer ORDER BY s.t) INTO shares
+	FROM generate_series(0, 4) s(t), (SELECT array_agg(w.t) AS tiers FROM (
+		SELECT z.t FROM (
+			SELECT x.due, x.t FROM unnest(first, tiers) AS x(due, t)
+			UNION ALL
+			SELECT x.due, k.t FROM generate_series(p_min, 4) k(t), LATERAL (SELECT l.due FROM rota.lane l
+				WHERE l.queue = p_queue AND l.tier = k.t AND l.leased = false AND l.due >= b[13 + k.t] AND l.due <= now ORDER BY l.due LIMIT p_max) x
+			UNION ALL
+			SELECT x.due, k.t FROM generate_series(p_min, 4) k(t), LATERAL (SELECT l.due FROM rota.lane l
+				WHERE l.queue = p_queue AND l.tier = k.t AND l.leased = true AND l.due >= b[18 + k.t] AND l.due <= now ORDER BY l.due LIMIT p_max) x
+		) z ORDER BY z.due, z.t DESC LIMIT p_max) w) y;
+	RETURN shares;
 END $$;
 
 -- claimed writes the events of the jobs just leased.
@@ -197,21 +326,10 @@ BEGIN
 	ORDER BY x.fence;
 END $$;
 
--- next_due is when the next thing falls due by itself.
-CREATE OR REPLACE FUNCTION rota.next_due(q rota.queue, p_min integer, b bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-	t integer;
-	first bigint := (SELECT j.aside FROM rota.job j WHERE j.queue = q.id AND j.aside >= b[5] ORDER BY j.aside LIMIT 1);
+-- first_aside is when the first job that stands aside is to join.
+CREATE OR REPLACE FUNCTION rota.first_aside(p_queue integer, low bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-	FOR t IN p_min..4 LOOP
-		first := least(first, (SELECT a.due FROM rota.arrival a
-				WHERE a.queue = q.id AND a.tier = t AND a.due >= b[8 + t] ORDER BY a.due LIMIT 1),
-			(SELECT x.due FROM rota.lane x
-				WHERE x.queue = q.id AND x.tier = t AND x.leased = false AND x.due >= b[13 + t] ORDER BY x.due LIMIT 1),
-			(SELECT x.due FROM rota.lane x
-				WHERE x.queue = q.id AND x.tier = t AND x.leased = true AND x.due >= b[18 + t] ORDER BY x.due LIMIT 1));
-	END LOOP;
-	RETURN first;
+	RETURN (SELECT j.aside FROM rota.job j WHERE j.queue = p_queue AND j.aside >= low ORDER BY j.aside LIMIT 1);
 END $$;
 
 -- idle remembers for a little while that a worker of the queue had nothing to do.

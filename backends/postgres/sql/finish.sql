@@ -37,7 +37,7 @@ BEGIN
 	IF j.dedup_key IS NOT NULL THEN
 		-- A key that a publish has locked is left to it: it looks for the holder itself.
 		DELETE FROM rota.dedup d WHERE d.ctid = (SELECT x.ctid FROM rota.dedup x
-			WHERE x.queue = j.queue AND x.key = j.dedup_key AND x.id = j.id AND x.states & (1 << 8) = 0 FOR UPDATE SKIP LOCKED);
+			WHERE x.queue = j.queue AND x.key = j.dedup_key AND x.seq = j.seq AND x.states & (1 << 8) = 0 FOR UPDATE SKIP LOCKED);
 	END IF;
 	DELETE FROM rota.job x WHERE x.queue = j.queue AND x.id = j.id;
 END $$;

@@ -47,7 +47,7 @@ BEGIN
 	o_depth := (SELECT count(*) FROM rota.job j WHERE j.queue = q.id AND j.grp = g AND j.inline);
 	o_head := h.id;
 	o_created := h.created_at;
-	o_due := CASE WHEN l.paused OR l.held THEN NULL WHEN l.key IS NOT NULL THEN l.due WHEN h.run_at > rota.us() THEN h.run_at ELSE h.created_at - q.head_start END;
+	o_due := CASE WHEN l.paused OR l.held THEN NULL WHEN l.key IS NOT NULL THEN l.due WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - q.head_start END;
 	o_leased := coalesce(l.leased, false);
 	o_owner := l.owner; o_fence := l.fence; o_until := l.due;
 	o_paused := coalesce(l.paused, false); o_held := coalesce(l.held, false); o_held_by := l.held_by;

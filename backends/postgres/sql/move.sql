@@ -25,8 +25,8 @@ BEGIN
 	LOOP
 		SELECT * INTO d FROM rota.dedup x WHERE x.queue = q.id AND x.key = j.dedup_key;
 		free := NOT FOUND OR coalesce(d.until <= now, false);
-		IF NOT free AND d.id <> j.id THEN
-			SELECT * INTO o FROM rota.job x WHERE x.queue = q.id AND x.id = d.id;
+		IF NOT free AND d.seq <> j.seq THEN
+			SELECT * INTO o FROM rota.job x WHERE x.queue = q.id AND x.id = d.id AND x.seq = d.seq;
 			s := CASE WHEN FOUND THEN rota.state_of(o) ELSE 8 END;
 			IF d.states & (1 << s) <> 0 THEN
 				RETURN d.id;

@@ -73,10 +73,11 @@ BEGIN
 	END IF;
 	IF v_some THEN
 		INSERT INTO rota.arrival (due, place, queue, tier, grp)
-		SELECT v_now - v_starts[coalesce(x.q, 1)], v_seq + x.ord - 1, v_ids[coalesce(x.q, 1)], coalesce(x.prio, 0), x.grp
-		FROM unnest(p_q, p_grp, p_first, p_prio, p_delay, p_run_at, p_scheduling) WITH ORDINALITY AS x(q, grp, first, prio, delay, run_at, scheduling, ord)
+		SELECT CASE WHEN r.at > v_now THEN r.at ELSE v_now - v_starts[coalesce(x.q, 1)] END, v_seq + x.ord - 1, v_ids[coalesce(x.q, 1)], coalesce(x.prio, 0), x.grp
+		FROM unnest(p_q, p_grp, p_first, p_prio, p_delay, p_run_at, p_scheduling) WITH ORDINALITY AS x(q, grp, first, prio, delay, run_at, scheduling, ord),
+		LATERAL (SELECT greatest(v_now + x.delay, x.run_at, v_now) AS at) r
 		WHERE x.grp <> '' AND (CASE WHEN m = n THEN x.first ELSE x.ord <> ALL (v_taken) END)
-			AND (coalesce(x.scheduling, v_sched[coalesce(x.q, 1)]) <> 1 OR NOT (coalesce(x.delay, 0) > 0 OR coalesce(x.run_at, 0) > v_now));
+			AND (coalesce(x.scheduling, v_sched[coalesce(x.q, 1)]) <> 1 OR r.at <= v_now);
 	END IF;
 	IF v_lone THEN
 		INSERT INTO rota.lane (due, born, queue, tier, lone, key)

@@ -2,7 +2,8 @@
 
 -- judge decides whether a job may be stored: 0 it may, 1 its id is taken, 2 its key
 -- is taken, 3 the holder of the key is the answer, 4 the holder is to be replaced.
--- stale is the holder from which the key is to be taken over, 0 when it is free.
+-- stale is the seq of the holder from which the key is to be taken over, 0 when it
+-- is free.
 CREATE OR REPLACE FUNCTION rota.judge(q rota.queue, p_id text, p_key text, p_conflict integer, now bigint,
 	OUT verdict integer, OUT holder text, OUT stale bigint) LANGUAGE plpgsql AS $$
 DECLARE
@@ -24,7 +25,7 @@ BEGIN
 	IF NOT FOUND THEN
 		RETURN;
 	END IF;
-	SELECT * INTO j FROM rota.job x WHERE x.queue = q.id AND x.id = d.id;
+	SELECT * INTO j FROM rota.job x WHERE x.queue = q.id AND x.id = d.id AND x.seq = d.seq;
 	IF FOUND THEN
 		s := rota.state_of(j);
 	END IF;
@@ -33,6 +34,7 @@ BEGIN
 		RETURN;
 	END IF;
 	holder := d.id;
+	stale := d.seq;
 	verdict := CASE WHEN p_conflict = 1 THEN 3 WHEN p_conflict = 3 AND s IN (1, 2) THEN 4 ELSE 2 END;
 END $$;
 
@@ -70,12 +72,12 @@ END $$;
 
 -- replace gives a holder that has not started new contents at its old place; false
 -- when it has started, or was moved, since judge looked.
-CREATE OR REPLACE FUNCTION rota.replace(q rota.queue, p_holder text, n rota.job, now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rota.replace(q rota.queue, p_holder text, p_seq bigint, n rota.job, now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	j rota.job;
 	l rota.lane;
 BEGIN
-	SELECT * INTO j FROM rota.job x WHERE x.queue = q.id AND x.id = p_holder;
+	SELECT * INTO j FROM rota.job x WHERE x.queue = q.id AND x.id = p_holder AND x.seq = p_seq;
 	IF NOT FOUND OR j.state > 2 THEN
 		RETURN false;
 	END IF;
@@ -87,7 +89,7 @@ BEGIN
 	IF l.job = j.seq OR (j.aside IS NULL AND l.key IS NULL) THEN
 		RETURN false;
 	END IF;
-	SELECT * INTO j FROM rota.job x WHERE x.queue = q.id AND x.id = p_holder AND x.state IN (1, 2)
+	SELECT * INTO j FROM rota.job x WHERE x.queue = q.id AND x.id = p_holder AND x.seq = p_seq AND x.state IN (1, 2)
 		AND x.inline = j.inline AND (x.aside IS NULL) = (j.aside IS NULL) FOR UPDATE;
 	IF NOT FOUND THEN
 		RETURN false;
@@ -141,7 +143,7 @@ BEGIN
 	IF j.grp IS NULL THEN
 		INSERT INTO rota.lane (due, born, queue, tier, lone, key) VALUES (j.run_at, j.seq, q.id, j.prio, true, j.id);
 	ELSIF j.inline THEN
-		INSERT INTO rota.arrival (due, place, queue, tier, grp) VALUES (now - q.head_start, j.seq, q.id, j.prio, j.grp);
+		INSERT INTO rota.arrival (due, place, queue, tier, grp) VALUES (CASE WHEN waits THEN j.run_at ELSE now - q.head_start END, j.seq, q.id, j.prio, j.grp);
 	END IF;
 	PERFORM rota.event(q, j, 'enqueued', now, '', '');
 	RETURN true;
@@ -170,7 +172,7 @@ BEGIN
 	END IF;
 	FOREACH q IN ARRAY qs LOOP
 		SELECT * INTO v FROM rota.judge(q, j.id, j.dedup_key, p_conflict, now);
-		IF v.verdict = 4 AND NOT rota.replace(q, v.holder, j, now) THEN
+		IF v.verdict = 4 AND NOT rota.replace(q, v.holder, v.stale, j, now) THEN
 			v.verdict := -1;
 		END IF;
 		IF v.verdict <> 0 THEN
@@ -184,8 +186,7 @@ BEGIN
 	verdict := 0;
 	id := j.id;
 	FOR i IN 1..array_length(qs, 1) LOOP
-		j.seq := rota.take(1);
-		seq := coalesce(seq, j.seq);
+		seq := j.seq;
 		IF NOT rota.store(qs[i], j, stale[i], p_until, now) THEN
 			IF i > 1 THEN -- undo what was stored in the queues before, by the caller's block
 				RAISE SQLSTATE 'RT001';
@@ -209,6 +210,7 @@ AS $$
 DECLARE
 	r record;
 	j rota.job;
+	v_seq bigint; -- of the first job; a copy in another queue has the same
 	v_now bigint;
 	v record;
 	n integer := array_length(p_id, 1);
@@ -220,7 +222,8 @@ DECLARE
 	v_queues text[];
 BEGIN
 	PERFORM pg_current_xact_id();
-	v_now := rota.us();
+	v_seq := rota.take(n);
+	v_now := rota.us(); -- so a job that joins later stands behind this batch
 	BEGIN
 		FOR r IN SELECT * FROM unnest(p_queue, p_topic, p_id, p_payload, p_grp, p_kind, p_headers, p_prio, p_delay, p_run_at, p_max, p_timeout, p_deadline,
 			p_retention, p_on_failure, p_on_exhausted, p_scheduling, p_key, p_states, p_window, p_conflict) WITH ORDINALITY
@@ -239,6 +242,7 @@ BEGIN
 				CONTINUE;
 			END IF;
 			j := NULL;
+			j.seq := v_seq + r.ord - 1;
 			j.id := r.id; j.payload := coalesce(r.payload, ''); j.grp := nullif(r.grp, ''); j.kind := coalesce(r.kind, ''); j.headers := r.headers::jsonb;
 			j.prio := coalesce(r.prio, 0); j.created_at := v_now; j.run_at := greatest(v_now + r.delay, r.run_at, v_now);
 			j.max_attempts := r.max; j.timeout := r.timeout; j.deadline := r.deadline; j.retention := r.retention;

@@ -202,8 +202,10 @@ BEGIN
 			LATERAL (SELECT z.ctid AS tid, z.job FROM rota.lane z WHERE z.queue = v_q AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
 				AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE) l,
 			LATERAL (SELECT z.cancel FROM rota.job z WHERE z.queue = v_q AND z.id = x.id AND z.seq = l.job LIMIT 1) j
+		), u AS (
+			UPDATE rota.lane z SET due = v_until FROM (SELECT DISTINCT a.tid FROM a) y WHERE z.ctid = y.tid
 		)
-		UPDATE rota.lane z SET due = v_until FROM a WHERE z.ctid = a.tid RETURNING a.ord::integer AS ord, a.cancel
+		SELECT a.ord::integer AS ord, a.cancel FROM a -- a lease may be named twice
 	LOOP
 		v_ends[r.ord] := CASE WHEN r.cancel THEN -v_until ELSE v_until END;
 	END LOOP;

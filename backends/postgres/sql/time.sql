@@ -1,12 +1,17 @@
--- us is the store's clock.
+-- us is the store's clock. It never steps behind the last number that take has
+-- given: what was due stays due when the server's clock is set back, or a standby
+-- is promoted whose clock is behind. Time then stands still until that has caught
+-- up.
 CREATE OR REPLACE FUNCTION rota.us() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
-AS $$ SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint $$;
+AS $$ SELECT greatest((date_part('epoch', clock_timestamp()) * 1000000)::bigint, pg_sequence_last_value('rota.ticks'::regclass)) $$;
 
 -- take gives n numbers in a row, the first of which is returned: the clock, or
 -- behind the last number ever given. The lock is held for the evaluation of one
 -- expression, in which nothing waits; it is a lock of the session because one of
 -- the transaction would make all publishers wait for each other's commit. The
--- nextval before it takes the lock on the sequence itself.
+-- nextval before it takes the lock on the sequence itself, and whoever calls has a
+-- transaction id, so nothing in the expression can fail or be cancelled between the
+-- lock and its release, and no state of the session outlives the statement.
 CREATE OR REPLACE FUNCTION rota.take(n integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	k integer := 'rota.ticks'::regclass::oid::integer;
@@ -30,6 +35,6 @@ BEGIN
 	PERFORM pg_current_xact_id();
 	last := nextval('rota.rewind');
 	last := (CASE WHEN pg_advisory_lock(1919906913, k) IS NOT NULL THEN
-			setval('rota.rewind', greatest(nextval('rota.rewind'), (date_part('epoch', clock_timestamp()) * 1000000)::bigint))
+			setval('rota.rewind', greatest(nextval('rota.rewind'), rota.us()))
 		END) + (CASE WHEN pg_advisory_unlock(1919906913, k) THEN 0 ELSE 0 END);
 END $$;
