@@ -145,24 +145,37 @@ AS $$
 DECLARE
 	q rota.queue;
 	v record;
-	ids text[] := p_ids;
+	ids text[];
 	more boolean := false;
+	moved integer := 0;
+	stuck integer := 0; -- jobs that stay where they are, in front of those not looked at
 	v_now bigint;
 BEGIN
 	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue;
 	PERFORM pg_current_xact_id();
 	v_now := rota.us();
-	IF ids IS NULL AND q.id IS NOT NULL THEN
-		ids := rota.ids_in(q, p_from, p_grp, p_limit + 1);
-		more := coalesce(array_length(ids, 1) > p_limit, false);
-		ids := ids[1:p_limit];
-	END IF;
-	FOR i IN 1..coalesce(array_length(ids, 1), 0) LOOP
+	WHILE p_ids IS NULL AND q.id IS NOT NULL AND NOT more LOOP
+		ids := (rota.ids_in(q, p_from, p_grp, stuck + p_limit - moved + 1))[stuck + 1:];
+		EXIT WHEN coalesce(array_length(ids, 1), 0) = 0;
+		FOREACH o_holder IN ARRAY ids LOOP
+			more := moved = p_limit;
+			EXIT WHEN more;
+			SELECT * INTO v FROM rota.move_one(q, o_holder, p_to, v_now);
+			IF v.verdict <> 0 THEN
+				stuck := stuck + 1;
+				CONTINUE;
+			END IF;
+			moved := moved + 1;
+			o_ord := moved; o_verdict := 0; o_state := v.state; o_holder := NULL; o_dedup := NULL;
+			RETURN NEXT;
+		END LOOP;
+	END LOOP;
+	FOR i IN 1..coalesce(array_length(p_ids, 1), 0) LOOP
 		o_ord := i;
 		IF q.id IS NULL THEN
 			o_verdict := 1;
 		ELSE
-			SELECT * INTO v FROM rota.move_one(q, ids[i], p_to, v_now);
+			SELECT * INTO v FROM rota.move_one(q, p_ids[i], p_to, v_now);
 			o_verdict := v.verdict; o_state := v.state; o_holder := v.holder; o_dedup := v.dedup;
 		END IF;
 		RETURN NEXT;
@@ -172,13 +185,14 @@ BEGIN
 	RETURN NEXT;
 END $$;
 
--- ids_in lists the oldest jobs of a state.
+-- ids_in lists the oldest jobs of a state; of running ones those that were not
+-- asked to end.
 CREATE OR REPLACE FUNCTION rota.ids_in(q rota.queue, p_state integer, p_grp text, n integer) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
 	IF p_state = 3 THEN
 		RETURN (SELECT array_agg(y.id ORDER BY y.claimed, y.seq) FROM (
 			SELECT r.* FROM rota.running_ids(q.id) r
-			WHERE p_grp IS NULL OR (SELECT j.grp FROM rota.job j WHERE j.queue = q.id AND j.id = r.id LIMIT 1) = p_grp
+			WHERE (SELECT NOT j.cancel AND (p_grp IS NULL OR j.grp = p_grp) FROM rota.job j WHERE j.queue = q.id AND j.id = r.id LIMIT 1)
 			ORDER BY r.claimed, r.seq LIMIT n) y);
 	ELSIF p_state = 2 THEN
 		RETURN (SELECT array_agg(y.id ORDER BY y.place, y.seq) FROM (
