@@ -20,6 +20,7 @@ var turnTests = []test{
 	{"DueSince", testDueSince},
 	{"GoneBeforeItsTurn", testGoneBeforeTurn},
 	{"StrictEntersWhenDue", testStrictTurn},
+	{"TurnOutlastsHeadStart", testTurnOutlasts},
 }
 
 // strictTurns makes new groups enter at the time of their publish.
@@ -215,4 +216,15 @@ func testStrictTurn(f *fixture) {
 	f.add("a", "a1")
 	f.passes(f.job("b1").RunAt)
 	f.claimEach("a1", "b1")
+}
+
+// Groups that wait keep their turns when the head start is changed, whatever joins
+// their lines then.
+func testTurnOutlasts(f *fixture) {
+	f.add("b", "b1")
+	f.add("a", "a1")
+	f.configure(core.QueueConfig{HeadStart: hour})
+	f.put(core.NewJob{Group: "a", ID: "a2", Delay: brief})
+	f.passes(f.job("a2").RunAt)
+	f.claimEach("b1", "a1")
 }
