@@ -18,6 +18,9 @@ var turnTests = []test{
 	{"WaitingIsNotOvertaken", testNotOvertaken},
 	{"LongWaitersFirst", testLongWaiters},
 	{"DueSince", testDueSince},
+	{"GoneBeforeItsTurn", testGoneBeforeTurn},
+	{"StrictEntersWhenDue", testStrictTurn},
+	{"TurnOutlastsHeadStart", testTurnOutlasts},
 }
 
 // strictTurns makes new groups enter at the time of their publish.
@@ -194,4 +197,34 @@ func testDueSince(f *fixture) {
 	f.within("after a settle", f.group("g").DueSince, from, f.now())
 	f.retry(f.claim("b"), hour)
 	equal(f, "while parked", clock(f.group("g").DueSince), clock(f.job("b").RunAt))
+}
+
+// A group whose only job was deleted before anybody claimed it leaves no turn
+// behind for its next job.
+func testGoneBeforeTurn(f *fixture) {
+	f.add("b", "x")
+	f.move(core.StateGone, "x")
+	f.add("a", "a1")
+	f.add("b", "b1")
+	f.claimEach("a1", "b1")
+}
+
+// A group whose first job waits for its time has been due since then, not since a
+// head start before the publish.
+func testStrictTurn(f *fixture) {
+	f.put(core.NewJob{Group: "b", ID: "b1", Delay: brief, Scheduling: core.Strict})
+	f.add("a", "a1")
+	f.passes(f.job("b1").RunAt)
+	f.claimEach("a1", "b1")
+}
+
+// Groups that wait keep their turns when the head start is changed, whatever joins
+// their lines then.
+func testTurnOutlasts(f *fixture) {
+	f.add("b", "b1")
+	f.add("a", "a1")
+	f.configure(core.QueueConfig{HeadStart: hour})
+	f.put(core.NewJob{Group: "a", ID: "a2", Delay: brief})
+	f.passes(f.job("a2").RunAt)
+	f.claimEach("b1", "a1")
 }

@@ -2,13 +2,19 @@
 
 CREATE OR REPLACE FUNCTION rota.configure(p_queue text, p_config text, p_head_start bigint, p_on_failure integer, p_on_exhausted integer, p_scheduling integer,
 	p_max integer, p_completed bigint, p_dead bigint, p_cancelled bigint, p_result bigint, p_events bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	q rota.queue;
 BEGIN
 	PERFORM rota.queues_for(ARRAY[p_queue]);
 	PERFORM rota.rewound();
-	UPDATE rota.queue q SET config = p_config, head_start = p_head_start, on_failure = p_on_failure, on_exhausted = p_on_exhausted,
+	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue;
+	IF q.head_start <> p_head_start THEN -- groups that wait already keep the turn they have
+		PERFORM rota.lock_lane(q, x.grp, false) FROM (SELECT DISTINCT a.grp FROM rota.arrival a WHERE a.queue = q.id ORDER BY a.grp) x;
+	END IF;
+	UPDATE rota.queue x SET config = p_config, head_start = p_head_start, on_failure = p_on_failure, on_exhausted = p_on_exhausted,
 		scheduling = p_scheduling, max_attempts = p_max, keep_completed = p_completed, keep_dead = p_dead, keep_cancelled = p_cancelled,
 		keep_result = p_result, event_ttl = p_events
-	WHERE q.name = p_queue;
+	WHERE x.name = p_queue;
 END $$;
 
 -- exists_queue: alive, or a publish that was under way when it was deleted has
