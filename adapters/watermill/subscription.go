@@ -54,7 +54,7 @@ func newSubscription(s *Subscriber, ctx context.Context, topic, queue string) (*
 	w, err := worker.New(s.backend, worker.Config{
 		Queues:       []worker.Queue{{Name: queue}},
 		Concurrency:  s.cfg.MaxInFlight,
-		Prefetch:     int(core.None), // MaxInFlight is what others can not have
+		Prefetch:     int(core.None), // a leased group is kept from others: MaxInFlight bounds that
 		Lease:        s.cfg.Lease,
 		MaxHandling:  s.cfg.MaxHandling,
 		PollInterval: s.cfg.PollInterval,

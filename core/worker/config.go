@@ -65,7 +65,7 @@ type Config struct {
 	// empty during each claim. Their leases are held and extended like others. One
 	// that has waited 20 ms for a slot is given back without an attempt spent, and
 	// its group waits for its next turn. 0
-	// means six times Concurrency, but 32 to 256; core.None none; at most
+	// means eight times Concurrency, but 32 to 256; core.None none; at most
 	// core.MaxClaimBatch. With Strict and several queues there is none.
 	Prefetch int
 
@@ -126,7 +126,7 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	c.Queues = append([]Queue(nil), c.Queues...)
 	c.Concurrency = orInt(c.Concurrency, SlotsPerProc*runtime.GOMAXPROCS(0))
-	c.Prefetch = orInt(c.Prefetch, min(max(6*c.Concurrency, leastPrefetch), mostPrefetch))
+	c.Prefetch = orInt(c.Prefetch, min(max(8*c.Concurrency, leastPrefetch), mostPrefetch))
 	c.Lease = orDuration(c.Lease, DefaultLease)
 	c.Heartbeat = orDuration(c.Heartbeat, c.Lease/3)
 	if c.HighRatio == 0 {

@@ -15,7 +15,7 @@ const (
 	slow = 50 * time.Millisecond
 	// patience is how long a task may wait for a slot before it is given back.
 	patience = 20 * time.Millisecond
-	// The default of Config.Prefetch is six for each slot, within these.
+	// The default of Config.Prefetch is eight for each slot, within these.
 	leastPrefetch, mostPrefetch = 32, 256
 )
 

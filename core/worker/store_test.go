@@ -415,3 +415,38 @@ func TestAnOverdueHandlerKeepsTheOrder(t *testing.T) {
 		})
 	}
 }
+
+// A stream of groups of the highest priority starves no other one (P6), unless
+// HighRatio says that every claim is theirs.
+func TestNoPriorityStarves(t *testing.T) {
+	for name, c := range map[string]struct {
+		ratio  float64
+		served bool
+	}{"by default": {0, true}, "without priorities": {-1, true}, "highest always first": {1, false}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, store *memory.Backend) {
+				var low atomic.Bool
+				w := newWorker(t, store, worker.Config{Concurrency: 1, HighRatio: c.ratio, Handler: handle(func(_ context.Context, task *worker.Task) error {
+					if task.Job.Priority == 0 {
+						low.Store(true)
+						return nil
+					}
+					time.Sleep(10 * time.Millisecond)
+					return worker.Release() // there is always more of them
+				})})
+				for i := range 5 {
+					add(t, store, core.NewJob{Group: fmt.Sprint("high", i), Priority: 4})
+				}
+				add(t, store, core.NewJob{Group: "low"})
+				if err := w.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				pass(10 * time.Second)
+				if low.Load() != c.served {
+					t.Errorf("the job of priority 0 was served: %v", low.Load())
+				}
+				stop(t, w)
+			})
+		})
+	}
+}

@@ -16,7 +16,7 @@ var clockshiftSource []byte
 
 // shiftedClock is a wall clock for one server, moved by a preloaded library.
 type shiftedClock struct {
-	library, file string
+	object, file string
 }
 
 // newShiftedClock builds the library in dir: with a compiler at hand, which
@@ -33,8 +33,8 @@ func newShiftedClock(dir string, offset time.Duration) (*shiftedClock, error) {
 	if err := os.WriteFile(source, clockshiftSource, 0o644); err != nil {
 		return nil, err
 	}
-	c := &shiftedClock{library: filepath.Join(dir, "clockshift.so"), file: filepath.Join(dir, "clock")}
-	out, err := exec.Command(cc, "-O2", "-fPIC", "-shared", "-o", c.library, source).CombinedOutput()
+	c := &shiftedClock{object: filepath.Join(dir, "clockshift.so"), file: filepath.Join(dir, "clock")}
+	out, err := exec.Command(cc, "-O2", "-fPIC", "-shared", "-o", c.object, source).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("building clockshift: %w\n%s", err, out)
 	}
@@ -57,5 +57,5 @@ func (c *shiftedClock) set(offset time.Duration) error {
 }
 
 func (c *shiftedClock) env() []string {
-	return []string{"LD_PRELOAD=" + c.library, "ROTA_TEST_CLOCK=" + c.file}
+	return []string{"LD_PRELOAD=" + c.object, "ROTA_TEST_CLOCK=" + c.file}
 }

@@ -1,6 +1,6 @@
 -- A line has the waiting members of a group by their places, and jobs of one
 -- place by their Seqs. It is a list: nearly all comes in behind and goes out in
--- front, which takes a list half the time of a sorted set. A place is the Seq or
+-- front, which takes a list less time than a sorted set. A place is the Seq or
 -- a time before any later Seq, so a publish appends.
 
 local function head_of(q, lane) return call('LINDEX', q.Q .. lane, '0') end
@@ -23,14 +23,13 @@ local function rank_of(q, lane, place, seq)
   return lo
 end
 
--- effort counts what was done in long lines, about a million in 20 ms: who acts on
--- many jobs stops when it is much.
+-- effort counts what was done in long lines, in members looked at: who acts on many
+-- jobs stops when it is much.
 local effort = 0
 
 -- stand puts a member at its place. Most come back to the front, or join near the
 -- end. In the middle the server looks for the place, or what is behind is taken out
--- and put back, whichever is less work: looking at 50 members takes as long as
--- moving one.
+-- and put back, whichever is less work: moving one counts as looking at 50.
 local function stand(q, lane, place, member)
   local line, seq = q.Q .. lane, tonumber(sub(member, 1, 16))
   local head = head_of(q, lane)
