@@ -84,6 +84,6 @@ func riverDrain(ctx context.Context, pool *pgxpool.Pool, n int) (time.Duration, 
 	case <-w.done:
 		return time.Since(begin), nil
 	case <-ctx.Done():
-		return 0, fmt.Errorf("River drain after %d jobs: %w", w.handled.Load(), context.Cause(ctx))
+		return 0, fmt.Errorf("drain by River after %d jobs: %w", w.handled.Load(), context.Cause(ctx))
 	}
 }
