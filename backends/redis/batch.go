@@ -73,7 +73,7 @@ func (t *batch) layOut(b *Backend, req core.PublishRequest) error {
 	}
 	if t.plain {
 		for _, i := range t.jobs {
-			t.args = append(t.args, lineOf(&req.Jobs[i]))
+			t.args = append(t.args, laneOf(t.keys[0], &req.Jobs[i]))
 		}
 	}
 	for _, i := range t.jobs {
@@ -118,12 +118,12 @@ func (t *batch) key(b *Backend, name string) int {
 	return i
 }
 
-// lineOf is the lane of a job's group, or "".
-func lineOf(n *core.NewJob) string {
+// laneOf is the lane of a job's group, or "".
+func laneOf(queueKey string, n *core.NewJob) string {
 	if n.Group == "" {
 		return ""
 	}
-	return "g" + n.Group
+	return queueKey + "g" + n.Group
 }
 
 // plainFlags are a job's flags for lua/publish_plain.lua.
@@ -141,7 +141,7 @@ func (t *batch) add(b *Backend, n *core.NewJob, id string) {
 	t.args = append(t.args, id, string([]byte{
 		'0' + byte(n.Priority), digit(n.ID != ""), timeKind, digit(n.Dedup.Key != ""), digit(n.MaxAttempts != 0),
 		digit(target != t.target), digit(n.Retention != 0), '0' + byte(n.Scheduling),
-	}), lineOf(n), encodeRest(n)[1:]) // the tier is the script's
+	}), n.Group, encodeRest(n)[1:]) // the tier is the script's
 	if target != t.target {
 		t.args = append(t.args, target.queue, target.topic)
 		t.target = target

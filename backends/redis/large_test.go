@@ -189,7 +189,7 @@ func TestCursorAmongTies(t *testing.T) {
 // tokenFor finds the token of a running job without a group.
 func tokenFor(t *testing.T, b *Backend, queue string, job *core.Job) string {
 	t.Helper()
-	lane := fmt.Sprintf("j%016d:%s", job.Seq, job.ID)
+	lane := fmt.Sprintf("{%016d:%s", job.Seq, job.ID)
 	l, err := decodeLease(must[string](t)(b.client.HGet(t.Context(), b.queueKey(queue)+"K", lane).Result()))
 	if err != nil {
 		t.Fatal(err)

@@ -321,11 +321,11 @@ func namesOf(l core.LeaseRef, queueKey string) leaseNames {
 		seq = l.Token[tokenSize-seqDigits:]
 	}
 	var all string
-	lane := 1 + len(l.Group)
+	lane := len(queueKey) + 1 + len(l.Group)
 	if l.Group != "" {
-		all = "g" + l.Group + l.Token + ":" + l.JobID + "\n" + queueKey + "j:" + l.JobID
+		all = queueKey + "g" + l.Group + l.Token + ":" + l.JobID + "\n" + queueKey + "j:" + l.JobID
 	} else {
-		all = "j" + seq + ":" + l.JobID + l.Token + ":" + l.JobID + "\n" + queueKey + "j:" + l.JobID
+		all = "{" + seq + ":" + l.JobID + l.Token + ":" + l.JobID + "\n" + queueKey + "j:" + l.JobID
 		lane = 1 + len(seq) + 1 + len(l.JobID)
 	}
 	mark := lane + len(l.Token) + 1 + len(l.JobID) + 1

@@ -3,7 +3,7 @@
 -- Reply: 0 no such group, 1 done, 2 and it made the queue, 3 no head, or the id
 -- of the running job that can not be skipped.
 local q = open(KEYS[1])
-local lane, act = 'g' .. ARGV[1], ARGV[2]
+local lane, act = q.Q .. 'g' .. ARGV[1], ARGV[2]
 local PAUSE, RESUME, HOLDIT, RELEASE, SKIPHEAD = '1', '2', '3', '4', '5' -- core.GroupAct
 local tier, K, block = call('HGET', q.T, lane), call('HGET', q.K, lane), blocked(q, lane)
 

@@ -58,7 +58,7 @@ end
 -- blocked, empty or not due. It takes it out of its line.
 local function enter_lane(tier, lane, K)
   if K then recover(lane, K) end
-  if byte(lane) ~= 103 then return call('ZSCORE', q.R .. tier, lane) and sub(lane, 2) end
+  if byte(lane) == 123 then return call('ZSCORE', q.R .. tier, lane) and sub(lane, 2) end
   local member, block = head_of(q, lane), blocked(q, lane)
   if not member then return drained(q, lane, tier, block) end
   if block then
@@ -70,14 +70,14 @@ local function enter_lane(tier, lane, K)
     call('ZADD', q.R .. tier, int(run), lane)
     return nil
   end
-  call('LPOP', Q .. lane)
+  call('LPOP', lane)
   return member
 end
 
 -- forget takes a member out of everything when its job has vanished.
 local function forget(tier, lane, member)
   for state = SCHEDULED, CANCELLED do call('ZREM', q.S .. state, member) end
-  if byte(lane) == 103 then head_changed(q, lane) else call('ZREM', q.R .. tier, lane) end
+  if byte(lane) == 123 then call('ZREM', q.R .. tier, lane) else head_changed(q, lane) end
 end
 
 -- hand_over adds what a job with flags has beside its text.
@@ -191,12 +191,12 @@ for tier = highest, lowest, -1 do
       local lane, member = lanes[i], nil
       if held[i] then
         member = slow().enter_lane(tiers, lane, held[i])
-      elseif byte(lane) ~= 103 then
+      elseif byte(lane) == 123 then
         member = sub(lane, 2)
       elseif careful and (blocks[i] or delays[i]) then
         member = slow().enter_lane(tiers, lane)
       else
-        member = call('LPOP', Q .. lane)
+        member = call('LPOP', lane)
         if not member then slow().enter_lane(tiers, lane) end
       end
       members[i], keys[i] = member, member and J .. sub(member, 18) or J

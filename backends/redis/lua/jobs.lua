@@ -12,11 +12,11 @@ local SCAN, PAGE = 2000, 200
 local set, lane, running = q.S .. state, nil, nil
 if state == RUNNING then index_running(q) end
 if state == 0 then
-  lane, group = 'g' .. group, ''
+  lane, group = q.Q .. 'g' .. group, ''
   -- The running job is not in the line; it is put there for the listing.
   running = string.match(call('HGET', q.K, lane) or '', '^([^\n]+)', 68)
   if running then
-    call('LREM', q.Q .. lane, '1', running) -- a first write that is allowed when memory is full
+    call('LREM', lane, '1', running) -- a first write that is allowed when memory is full
     stand(q, lane, (place_of(q, running)), running)
   end
 end
@@ -35,7 +35,7 @@ local function rank_behind(score, seq)
   return lo
 end
 
-local from, size = 0, lane and call('LLEN', q.Q .. lane) or call('ZCARD', set)
+local from, size = 0, lane and call('LLEN', lane) or call('ZCARD', set)
 if ARGV[6] ~= '' then
   from = rank_behind(ARGV[6], tonumber(ARGV[7]))
   if newest then from = size - from end
@@ -46,7 +46,7 @@ local function read()
   if not lane then return call(newest and 'ZREVRANGE' or 'ZRANGE', set, from, from + PAGE - 1, 'WITHSCORES') end
   local first, last = from, min(from + PAGE, size) - 1
   if newest then first, last = size - 1 - last, size - 1 - first end
-  local members, page = call('LRANGE', q.Q .. lane, first, last), {}
+  local members, page = call('LRANGE', lane, first, last), {}
   for i = 1, #members do
     local member = members[newest and #members + 1 - i or i]
     page[2 * i - 1], page[2 * i] = member, int((place_of(q, member)))
@@ -86,6 +86,6 @@ local function list()
 end
 
 if list() then out[2], out[3] = '', '' end
-if running then call('LREM', q.Q .. lane, '1', running) end
+if running then call('LREM', lane, '1', running) end
 if state == RUNNING then call('DEL', set) end
 return out

@@ -3,7 +3,7 @@
 local function describe(q, lane)
   local tier, block = call('HGET', q.T, lane), call('HGET', q.Q .. 'B', lane) or ''
   if not tier and block == '' then return nil end
-  local K, due, depth = call('HGET', q.K, lane) or '', '', call('LLEN', q.Q .. lane)
+  local K, due, depth = call('HGET', q.K, lane) or '', '', call('LLEN', lane)
   local member
   if K ~= '' then
     member, depth = string.match(K, '^([^\n]*)', 68), depth + 1
@@ -11,5 +11,5 @@ local function describe(q, lane)
     member = head_of(q, lane) or ''
   end
   if tier then due = call('ZSCORE', q.R .. tier, lane) or '' end
-  return { sub(lane, 2), tier or '0', depth, member, K, due, block }
+  return { sub(lane, #q.Q + 2), tier or '0', depth, member, K, due, block }
 end

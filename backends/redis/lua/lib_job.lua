@@ -12,8 +12,8 @@
 --   H:* headers set and dropped.
 -- Run at 0 is the time of the publish (the Seq); place 0 is the Seq, and 1 is
 -- none yet.
--- A lane is "g" and a group, or "j" and the member of a job without one. A member
--- is Seq ":" id. A lease is
+-- A lane is the key of a group's line, or "{" and the member of a job without a
+-- group: no key begins with a brace. A member is Seq ":" id. A lease is
 --   1 'p' when completing the job removes it and nothing else  2 tier
 --   3 fence of the first lease of the claim (16)  19 claimed at (16)
 --   35 attempt (8)  43 nonce of the claim (20)  64 number of the lease (3)
@@ -32,7 +32,7 @@ local function parse(q, id, v)
   }
   if j.s == 0 then j.s = PENDING end
   if j.place == 0 then j.place = j.seq end
-  j.lane = j.g == '' and 'j' .. j.member or 'g' .. j.g
+  j.lane = j.g == '' and '{' .. j.member or q.Q .. 'g' .. j.g
   if j.n >= 4 then
     local o = call('HMGET', q.O .. id, 'x', 'd', 'w')
     j.x, j.d, j.w = o[1], o[2], num(o[3])

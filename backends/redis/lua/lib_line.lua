@@ -3,7 +3,7 @@
 -- front, which takes a list less time than a sorted set. A place is the Seq or
 -- a time before any later Seq, so a publish appends.
 
-local function head_of(q, lane) return call('LINDEX', q.Q .. lane, '0') end
+local function head_of(q, lane) return call('LINDEX', lane, '0') end
 
 -- place_of gives the place of a member and, for jobs of one place, its Seq.
 local function place_of(q, member)
@@ -14,10 +14,10 @@ end
 
 -- rank_of tells how many members in the line stand before a place.
 local function rank_of(q, lane, place, seq)
-  local lo, hi = 0, call('LLEN', q.Q .. lane)
+  local lo, hi = 0, call('LLEN', lane)
   while lo < hi do
     local mid = floor((lo + hi) / 2)
-    local p, s = place_of(q, call('LINDEX', q.Q .. lane, mid))
+    local p, s = place_of(q, call('LINDEX', lane, mid))
     if p < place or p == place and s < seq then lo = mid + 1 else hi = mid end
   end
   return lo
@@ -31,30 +31,29 @@ local effort = 0
 -- end. In the middle the server looks for the place, or what is behind is taken out
 -- and put back, whichever is less work: moving one counts as looking at 50.
 local function stand(q, lane, place, member)
-  local line, seq = q.Q .. lane, tonumber(sub(member, 1, 16))
+  local seq = tonumber(sub(member, 1, 16))
   local head = head_of(q, lane)
-  if not head then return call('RPUSH', line, member) end
+  if not head then return call('RPUSH', lane, member) end
   local p, s = place_of(q, head)
-  if place < p or place == p and seq < s then return call('LPUSH', line, member) end
+  if place < p or place == p and seq < s then return call('LPUSH', lane, member) end
   local rank = rank_of(q, lane, place, seq)
-  local behind = call('LLEN', line) - rank
-  if behind == 0 then return call('RPUSH', line, member) end
+  local behind = call('LLEN', lane) - rank
+  if behind == 0 then return call('RPUSH', lane, member) end
   effort = effort + min(rank, 50 * behind)
-  if 50 * behind > rank then return call('LINSERT', line, 'BEFORE', call('LINDEX', line, rank), member) end
-  local later = call('LRANGE', line, rank, '-1')
-  call('LTRIM', line, '0', rank - 1)
-  call('RPUSH', line, member, unpack(later))
+  if 50 * behind > rank then return call('LINSERT', lane, 'BEFORE', call('LINDEX', lane, rank), member) end
+  local later = call('LRANGE', lane, rank, '-1')
+  call('LTRIM', lane, '0', rank - 1)
+  call('RPUSH', lane, member, unpack(later))
 end
 
 -- step_out takes a member out of the line, looking from the nearer end of a long one.
 local function step_out(q, lane, member)
-  local line = q.Q .. lane
-  if call('LINDEX', line, '0') == member then return call('LPOP', line) end
-  local n, from = call('LLEN', line), 1
+  if call('LINDEX', lane, '0') == member then return call('LPOP', lane) end
+  local n, from = call('LLEN', lane), 1
   if n > 1000 then
     local rank = rank_of(q, lane, place_of(q, member))
     if 2 * rank > n then from = -1 end
     effort = effort + min(rank, n - rank) + 2000
   end
-  return call('LREM', line, from, member)
+  return call('LREM', lane, from, member)
 end

@@ -2,7 +2,7 @@
 -- Stores the jobs of one family of queues: those that publish_plain.lua does not.
 -- KEYS: the family's base, then prefixes of queues and topics.
 -- ARGV: nonce, retry?, all-or-nothing?, number of jobs, then for each job
---   id, flags, lane of its group or '', text from place 44 on (see lib_job.lua),
+--   id, flags, group, text from place 44 on (see lib_job.lua),
 --   [queue (its index in KEYS or 0), topic (likewise)], [time],
 --   [dedup key, while, window, conflict].
 -- flags are digits: priority, own id?, kind of time (1 delay, 2 absolute), dedup?,
@@ -35,7 +35,7 @@ local function queue(prefix, name)
 end
 
 -- The job at hand, and where in ARGV the next one is.
-local id, prio, own, timekind, dedup, attempts, beside, sched, lane, rest
+local id, prio, own, timekind, dedup, attempts, beside, sched, group, rest
 local target, topic, home = 0, 0, nil
 local time, key, while_, window, conflict
 local position
@@ -43,7 +43,7 @@ local position
 local function parse_job()
   local p = position
   local other
-  id, lane, rest = ARGV[p], ARGV[p + 2], ARGV[p + 3]
+  id, group, rest = ARGV[p], ARGV[p + 2], ARGV[p + 3]
   prio, own, timekind, dedup, attempts, other, beside, sched = byte(ARGV[p + 1], 1, 8)
   prio, own, timekind, dedup, attempts, beside, sched =
     prio - 48, own == 49, timekind - 48, dedup == 49, attempts == 49, beside == 49, sched - 48
@@ -182,11 +182,12 @@ return { targets = targets, judge = judge, replace = replace, refuse_all = refus
 
 -- enter puts the job in line and tells its tier.
 local function enter(q, seqs, member, run)
-  if lane == '' then
-    zadd(q.R .. DIGIT[prio], run and int(run) or q.nows, 'j' .. member)
+  if group == '' then
+    zadd(q.R .. DIGIT[prio], run and int(run) or q.nows, '{' .. member)
     hint(q, run or q.now)
     return prio
   end
+  local lane = q.Q .. 'g' .. group
   local tier = q.groups[lane]
   if not tier then
     tier = num(call('HGET', q.T, lane))
@@ -202,7 +203,7 @@ local function enter(q, seqs, member, run)
     end
     q.groups[lane] = tier
   end
-  rpush(q.Q .. lane, member)
+  rpush(lane, member)
   if run then slow().delayed(q, lane, run) end
   return tier
 end
@@ -213,7 +214,7 @@ local function store(q)
   local seqs = int(seq)
   local member = seqs .. ':' .. id
   local run = until_when(q)
-  local aside = run and lane ~= '' and (sched == 0 and q.cfg[SCHED] or sched) == JOINWHENDUE
+  local aside = run and group ~= '' and (sched == 0 and q.cfg[SCHED] or sched) == JOINWHENDUE
   local state = run and SCHEDULED or (dedup or beside) and PENDING or 0
   -- The tier is not known yet; it is written below if it is not the priority.
   local text = fmt('%d%d', state, dedup and 4 or 0) .. '00000000' .. ZEROS .. seqs .. DIGIT[prio]
@@ -242,7 +243,7 @@ local function store(q)
   end
   if q.cfg[EVENTS] > 0 then
     local glen, klen = tonumber(sub(rest, 78, 80)), tonumber(sub(rest, 81, 83))
-    emit(q, 'enqueued', id, sub(lane, 2), sub(rest, 84 + glen, 83 + glen + klen), 0)
+    emit(q, 'enqueued', id, group, sub(rest, 84 + glen, 83 + glen + klen), 0)
   end
   return seq
 end

@@ -62,7 +62,7 @@ for i = 1, n do
       local r = ready[tier]
       if not r then r = {}; ready[tier] = r end
       k = #r
-      r[k + 1], r[k + 2] = nows, 'j' .. member
+      r[k + 1], r[k + 2] = nows, '{' .. member
       due = due or now
     else
       local line = lines[lane]
@@ -89,7 +89,7 @@ for i = 1, n do
     if cfg[EVENTS] > 0 then
       local glen, klen = tonumber(sub(rest, 79, 81)), tonumber(sub(rest, 82, 84))
       call('XADD', Q .. 'e', 'MINID', '~', fmt('%d', math.max(0, floor((now - cfg[EVENTS]) / 1000))), '*',
-        'k', 'enqueued', 't', nows, 'i', id, 'g', sub(lane, 2), 'j', sub(rest, 85 + glen, 84 + glen + klen), 'a', '0', 'e', '', 'w', '')
+        'k', 'enqueued', 't', nows, 'i', id, 'g', sub(lane, #Q + 2), 'j', sub(rest, 85 + glen, 84 + glen + klen), 'a', '0', 'e', '', 'w', '')
     end
   end
 end
@@ -101,9 +101,9 @@ if stored then
   for i = 1, #pending, CHUNK do call('ZADD', Q .. 's2', unpack(pending, i, math.min(i + CHUNK - 1, #pending))) end
   for lane, line in pairs(lines) do
     if type(line) == 'string' then
-      call('RPUSH', Q .. lane, line)
+      call('RPUSH', lane, line)
     else
-      for i = 1, #line, CHUNK do call('RPUSH', Q .. lane, unpack(line, i, math.min(i + CHUNK - 1, #line))) end
+      for i = 1, #line, CHUNK do call('RPUSH', lane, unpack(line, i, math.min(i + CHUNK - 1, #line))) end
     end
   end
   for i = 1, #fresh, CHUNK do

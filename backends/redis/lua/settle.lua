@@ -29,7 +29,7 @@ local q = context(Q, m, now, nows)
 -- free gives the lane of a group whose lease has ended its next turn.
 local function free(lane, tier)
   local ready, block, l = q.R .. tier, blocked(q, lane), late(q, lane)
-  if call('EXISTS', Q .. lane) == 0 then
+  if call('EXISTS', lane) == 0 then
     zrem(ready, lane)
     hdel(q.T, lane)
     if not block then zrem(q.Q .. 'i', lane) end
@@ -131,7 +131,7 @@ local quick = cfg[KEEPDONE] <= 0 and cfg[EVENTS] <= 0
 local careful = call('EXISTS', Q .. 'B', Q .. 'D') > 0
 local out, ended, count, drained = {}, {}, 0, 0
 local lanes, jobs, dues, away, names = {}, {}, {}, {}, {}
-local lines, tiers = {}, {} -- of the groups among them
+local tiers = {} -- of the groups among them
 local tally, due = nil, nil
 local p = 5 + n
 for i = 1, n do
@@ -163,13 +163,13 @@ for i = 1, n do
       tally = tally or {}
       tally[tier] = (tally[tier] or 0) + 1
     end
-    if byte(lane) ~= 103 then
+    if byte(lane) == 123 then
       local r = away[tier]
       if not r then r = {}; away[tier] = r end
       r[#r + 1] = lane
     else
       local k = #names + 1
-      names[k], tiers[k], lines[k] = lane, tier, Q .. lane
+      names[k], tiers[k] = lane, tier
     end
   else
     out[i] = slow().settle(lane, string.sub(job, #Q + 3), action, delay, text, trace, patch_at)
@@ -181,7 +181,7 @@ end
 local groups = #names
 if groups > 0 then
   local few, gone = groups <= CHUNK, {}
-  local all = few and call('EXISTS', unpack(lines)) == groups
+  local all = few and call('EXISTS', unpack(names)) == groups
   local blocks = careful and few and call('HMGET', Q .. 'B', unpack(names))
   local delays = careful and few and call('HMGET', Q .. 'D', unpack(names))
   for i = 1, groups do
@@ -189,7 +189,7 @@ if groups > 0 then
     if careful and (not few or blocks[i] or delays[i]) then
       slow().free(lane, tier)
     else
-      local live = all or call('EXISTS', lines[i]) == 1
+      local live = all or call('EXISTS', lane) == 1
       local t = live and dues or away
       local r = t[tier]
       if not r then r = {}; t[tier] = r end
