@@ -399,3 +399,37 @@ func TestOldSnapshotFewGroups(t *testing.T) {
 		}
 	}
 }
+
+// A server that crashed may have lost its last commits, and a job that was done is
+// there again with its arrival, before the time from which on a process looks. It
+// is neither overtaken nor forgotten.
+func TestOldJobAfterCrash(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	b := open(t, url, Options{Notify: NotifyOff})
+	q := newQueue(t, b)
+	q.publish("g", "old")
+	q.complete(q.wantClaim("old"))
+	conn := connect(t, url)
+	var place int64
+	check(t, conn.QueryRow(t.Context(), "SELECT rota.us()").Scan(&place))
+	eventually(t, "the process knows where arrivals begin", func() bool {
+		q.publish("other", "x")
+		q.complete(q.wantClaim("x"))
+		return b.bounds.of(q.name).values[8] > place
+	})
+	for _, sql := range []string{
+		`INSERT INTO rota.job (seq, place, run_at, created_at, queue, max_attempts, state, inline, id, grp)
+			SELECT $2::int8, $2, $2, $2, q.id, 25, 2, true, 'old', 'g' FROM rota.queue q WHERE q.name = $1::text`,
+		`INSERT INTO rota.arrival (at, place, queue, tier, grp) SELECT $2::int8, $2, q.id, 0, 'g' FROM rota.queue q WHERE q.name = $1::text`,
+		`TRUNCATE rota.era`, // as a server that recovers does
+	} {
+		args := []any{q.name, place}
+		_, err := conn.Exec(t.Context(), sql, args[:len(argsOf(sql))]...)
+		check(t, err)
+	}
+	q.publish("g", "new")
+	q.complete(q.wantClaim("old"))
+	q.complete(q.wantClaim("new"))
+	q.wantNothing()
+}

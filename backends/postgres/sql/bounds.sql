@@ -19,6 +19,10 @@ CREATE OR REPLACE FUNCTION rota.bounds_valid(b bigint[]) RETURNS bigint[] LANGUA
 DECLARE
 	none bigint[] := array_fill(0::bigint, ARRAY[22]);
 BEGIN
+	IF NOT EXISTS (SELECT 1 FROM rota.era x WHERE x.one) THEN -- no bounds of anybody hold
+		INSERT INTO rota.era DEFAULT VALUES ON CONFLICT DO NOTHING;
+		PERFORM rota.rewound();
+	END IF;
 	IF coalesce(array_length(b, 1), 0) <> 22 OR greatest(b[1], b[2]) > rota.us() THEN
 		RETURN none;
 	END IF;

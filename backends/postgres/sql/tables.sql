@@ -15,6 +15,13 @@ CREATE TABLE rota.meta (
 CREATE SEQUENCE rota.ticks;
 CREATE SEQUENCE rota.rewind;
 
+-- era has a row unless the server has recovered from a crash, or was a standby,
+-- since the last claim: such a server empties it. It may have lost its last
+-- commits then, and what claims took away is there again.
+CREATE UNLOGGED TABLE rota.era (
+	one boolean PRIMARY KEY DEFAULT true CHECK (one)
+);
+
 -- A queue's row is made once and never deleted, so that a publish under way can
 -- not lose its queue; alive tells whether the queue exists.
 CREATE TABLE rota.queue (
