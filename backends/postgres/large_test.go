@@ -370,7 +370,7 @@ func TestOldSnapshotFewGroups(t *testing.T) {
 	_, err = old.Exec(t.Context(), "SELECT 1")
 	check(t, err)
 	q := queue{t, b, "q"}
-	const groups, depth, drains, sample = 4, 60, 10, 15
+	const groups, depth, drains, sample = 4, 40, 8, 15
 	var claims, settles []int
 	for range drains {
 		for g := range groups {
