@@ -8,7 +8,7 @@ import (
 // Positions in the bounds that rota.claim takes and gives; see sql/bounds.sql.
 const (
 	boundsLength = 22
-	boundsFirst  = 4 // of the lower bounds themselves
+	boundsFirst  = 3 // of the lower bounds themselves
 )
 
 // Bounds are forgotten now and then, so that whatever might have gone wrong with

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/rota-queue/rota/core"
@@ -90,11 +91,12 @@ func (c *claimed) read(rows rowReader) error {
 	var ord int
 	var fence, until *int64
 	var meta []int64
+	var tid pgtype.TID
 	var r jobRow
 	for rows.Next() {
 		r = jobRow{}
 		if err := rows.Scan(&ord, &fence, &until, &meta, &r.seq, &r.id, &r.group, &r.kind, &r.payload, &r.headers, &r.priority, &r.attempt, &r.maxAttempts,
-			&r.runAt, &r.timeout, &r.deadline, &r.retention, &r.onFailure, &r.onExhausted, &r.scheduling, &r.createdAt, &r.failures, &r.result, &r.dedupKey); err != nil {
+			&r.runAt, &r.timeout, &r.deadline, &r.retention, &r.onFailure, &r.onExhausted, &r.scheduling, &r.createdAt, &r.failures, &r.result, &r.dedupKey, &tid); err != nil {
 			return err
 		}
 		if ord < 0 {
@@ -111,7 +113,7 @@ func (c *claimed) read(rows rowReader) error {
 		job.State, job.ClaimedAt = core.StateRunning, timeOf(*until-c.req.Lease.Microseconds())
 		job.Lease = &core.LeaseInfo{Owner: c.req.Owner, Until: timeOf(*until), Fence: *fence}
 		l := orderedLease{ord: ord, Lease: core.Lease{
-			LeaseRef: core.LeaseRef{Queue: c.req.Queue, Group: job.Group, JobID: job.ID, Token: token(*fence, c.salt)},
+			LeaseRef: core.LeaseRef{Queue: c.req.Queue, Group: job.Group, JobID: job.ID, Token: token(*fence, c.salt, tid)},
 			Fence:    *fence, Until: timeOf(*until), Job: job,
 		}}
 		c.leases = append(c.leases, l)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/rota-queue/rota/core"
@@ -32,10 +33,11 @@ func (b *Backend) Settle(ctx context.Context, queue string, outcomes []core.Outc
 type refColumns struct {
 	group, id   []string
 	fence, salt []int64
+	tid         []pgtype.TID // where the lane was as it was claimed: a hint
 }
 
 func refsOf(n int) refColumns {
-	return refColumns{group: make([]string, n), id: make([]string, n), fence: make([]int64, n), salt: make([]int64, n)}
+	return refColumns{group: make([]string, n), id: make([]string, n), fence: make([]int64, n), salt: make([]int64, n), tid: make([]pgtype.TID, n)}
 }
 
 // put fills in a lease. What can be none, because no lease has such a text, gets a
@@ -46,7 +48,7 @@ func (c *refColumns) put(i int, ref core.LeaseRef) {
 		return
 	}
 	c.group[i], c.id[i] = ref.Group, ref.JobID
-	c.fence[i], c.salt[i] = parseToken(ref.Token)
+	c.fence[i], c.salt[i], c.tid[i] = parseToken(ref.Token)
 }
 
 // storable tells whether a text can be in the database at all.
@@ -79,20 +81,21 @@ func (b *Backend) planSettle(queue string, outcomes []core.Outcome) (*settlement
 	}
 	n := len(outcomes)
 	s := &settlement{b: b, queue: queue, outcomes: outcomes, refs: refsOf(n)}
-	var seen map[string]bool
+	var seen map[[2]int64]bool
 	if n > 1 {
-		seen = make(map[string]bool, n)
+		seen = make(map[[2]int64]bool, n)
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
-		if seen[o.Lease.Token] {
+		s.refs.put(i, o.Lease)
+		lease := [2]int64{s.refs.fence[i], s.refs.salt[i]}
+		if seen[lease] {
 			s.refs.fence[i] = -1 // the first outcome of a lease ends it
 			continue
 		}
 		if seen != nil {
-			seen[o.Lease.Token] = true
+			seen[lease] = true
 		}
-		s.refs.put(i, o.Lease)
 		if o.Action != core.Complete {
 			if s.action == nil {
 				s.action = make([]int16, n)
@@ -159,9 +162,9 @@ func cleanAll(list []string) []string {
 // run settles on a connection or in a transaction.
 func (s *settlement) run(ctx context.Context, on runner) ([]core.SettleResult, error) {
 	var out []int64
-	err := on.QueryRow(ctx, s.b.sql(`SELECT rota.settle($1::text, $2::text[], $3::text[], $4::int8[], $5::int8[], $6::int2[], $7::int8[], $8::text[], $9::text[],
-		$10::bytea[], $11::text[], $12::text[], $13::bytea[])`),
-		s.queue, s.refs.group, s.refs.id, s.refs.fence, s.refs.salt, s.action, s.delay, s.errText, s.trace, s.payload, s.setHdrs, s.dropHdr, s.result).Scan(&out)
+	err := on.QueryRow(ctx, s.b.sql(`SELECT rota.settle($1::text, $2::text[], $3::text[], $4::int8[], $5::int8[], $6::tid[], $7::int2[], $8::int8[], $9::text[], $10::text[],
+		$11::bytea[], $12::text[], $13::text[], $14::bytea[])`),
+		s.queue, s.refs.group, s.refs.id, s.refs.fence, s.refs.salt, s.refs.tid, s.action, s.delay, s.errText, s.trace, s.payload, s.setHdrs, s.dropHdr, s.result).Scan(&out)
 	if err != nil {
 		return nil, err
 	}
@@ -206,8 +209,8 @@ func (b *Backend) Extend(ctx context.Context, queue string, leases []core.LeaseR
 	for i, l := range leases {
 		refs.put(i, l)
 	}
-	ends, err := one[[]int64](ctx, b, "extend", `SELECT rota.extend($1::text, $2::text[], $3::text[], $4::int8[], $5::int8[], $6::int8)`,
-		queue, refs.group, refs.id, refs.fence, refs.salt, lease.Microseconds())
+	ends, err := one[[]int64](ctx, b, "extend", `SELECT rota.extend($1::text, $2::text[], $3::text[], $4::int8[], $5::int8[], $6::tid[], $7::int8)`,
+		queue, refs.group, refs.id, refs.fence, refs.salt, refs.tid, lease.Microseconds())
 	if err != nil {
 		return nil, err
 	}
@@ -234,8 +237,8 @@ func (b *Backend) Save(ctx context.Context, lease core.LeaseRef, patch core.Patc
 	refs.put(0, lease)
 	s := settlement{}
 	s.patch(0, 1, patch)
-	kept, err := one[bool](ctx, b, "save", `SELECT rota.save($1::text, $2::text, $3::text, $4::int8, $5::int8, $6::bytea, $7::text, $8::text, $9::bytea)`,
-		lease.Queue, refs.group[0], refs.id[0], refs.fence[0], refs.salt[0], only(s.payload), first(s.setHdrs), first(s.dropHdr), only(s.result))
+	kept, err := one[bool](ctx, b, "save", `SELECT rota.save($1::text, $2::text, $3::text, $4::int8, $5::int8, $6::tid, $7::bytea, $8::text, $9::text, $10::bytea)`,
+		lease.Queue, refs.group[0], refs.id[0], refs.fence[0], refs.salt[0], refs.tid[0], only(s.payload), first(s.setHdrs), first(s.dropHdr), only(s.result))
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,12 @@
 --
 --   1 mark: all transactions that were given an id before this time have ended
 --   2, 3    a time, and the first transaction id not given out then
+--   4       of at of arrivals of jobs that are not due
 --   5       of jobs standing aside
---   8..12   of arrivals, by tier;  13..17 of lanes;  18..22 of leases
+--   8..12   of at of arrivals, by tier;  13..17 of lanes;  18..22 of leases
 --
--- Every transaction writes due times that lie behind the time at which it got its
--- id (less the head start for arrivals), or else calls rewound. So what is written
+-- Every transaction writes due times, and arrivals, that lie behind the
+-- time at which it got its id, or else calls rewound. So what is written
 -- below the mark is visible, and what is not visible yet lies above it. Fifty
 -- milliseconds are left for jobs that join a little late.
 
@@ -18,6 +19,10 @@ CREATE OR REPLACE FUNCTION rota.bounds_valid(b bigint[]) RETURNS bigint[] LANGUA
 DECLARE
 	none bigint[] := array_fill(0::bigint, ARRAY[22]);
 BEGIN
+	IF NOT EXISTS (SELECT 1 FROM rota.era x WHERE x.one) THEN -- no bounds of anybody hold
+		INSERT INTO rota.era DEFAULT VALUES ON CONFLICT DO NOTHING;
+		PERFORM rota.rewound();
+	END IF;
 	IF coalesce(array_length(b, 1), 0) <> 22 OR greatest(b[1], b[2]) > rota.us() THEN
 		RETURN none;
 	END IF;
@@ -30,19 +35,33 @@ BEGIN
 	RETURN b;
 END $$;
 
--- firsts gives the first due times that lie behind the bounds, up to a time: of
--- arrivals, of lanes and of leases, each by tier (so 15 of them, null for none).
+-- firsts gives the first due times that lie behind the bounds: of arrivals, of
+-- lanes and of leases, the latter two up to a time, each by tier (so 15 of them,
+-- null for none), and at of the first arrival of a job that is not due.
 -- Leases that were settled lie dead at the end they would have had, ahead of now.
-CREATE OR REPLACE FUNCTION rota.firsts(p_queue integer, b bigint[], p_until bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rota.firsts(q rota.queue, b bigint[], p_until bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
 	f bigint[];
 BEGIN
-	SELECT array_agg((SELECT a.due FROM rota.arrival a WHERE a.queue = p_queue AND a.tier = t AND a.due >= b[8 + t] AND a.due <= p_until ORDER BY a.due LIMIT 1))
-		|| array_agg((SELECT x.due FROM rota.lane x WHERE x.queue = p_queue AND x.tier = t AND x.leased = false AND x.due >= b[13 + t] AND x.due <= p_until ORDER BY x.due LIMIT 1))
-		|| array_agg((SELECT x.due FROM rota.lane x WHERE x.queue = p_queue AND x.tier = t AND x.leased = true AND x.due >= b[18 + t] AND x.due <= p_until ORDER BY x.due LIMIT 1))
+	SELECT array_agg((SELECT a.at - q.head_start FROM rota.arrival a WHERE a.queue = q.id AND a.tier = t AND a.at >= b[8 + t] ORDER BY a.at LIMIT 1))
+		|| array_agg((SELECT x.due FROM rota.lane x WHERE x.queue = q.id AND x.tier = t AND x.leased = false AND x.due >= b[13 + t] AND x.due <= p_until ORDER BY x.due LIMIT 1))
+		|| array_agg((SELECT x.due FROM rota.lane x WHERE x.queue = q.id AND x.tier = t AND x.leased = true AND x.due >= b[18 + t] AND x.due <= p_until ORDER BY x.due LIMIT 1))
+		|| rota.first_later(q.id, b[4])
 	INTO f FROM generate_series(0, 4) t;
 	RETURN f;
 END $$;
+
+-- first_later is at of the first arrival of a job that is not due.
+CREATE OR REPLACE FUNCTION rota.first_later(p_queue integer, low bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN (SELECT a.at FROM rota.arrival a WHERE a.queue = p_queue AND a.tier = 5 AND a.at >= low ORDER BY a.at LIMIT 1);
+END $$;
+
+-- lowest_place bounds the places of all jobs that stand in line in groups without a
+-- lane: each of these has an arrival with the same at or a lesser one.
+CREATE OR REPLACE FUNCTION rota.lowest_place(b bigint[]) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+	SELECT least(b[4], b[8], b[9], b[10], b[11], b[12])
+$$;
 
 -- bounds_mark sets a new mark when it is time to. What firsts gives after that, up
 -- to the time of the new mark (which is b[2] before), is all there is.
@@ -68,9 +87,10 @@ DECLARE
 	low bigint := b[1] - 50000;
 BEGIN
 	IF coalesce(pg_sequence_last_value('rota.rewind'::regclass), 0) < b[1] THEN
+		b[4] := least(low, f[16]);
 		b[5] := least(low, p_aside);
 		FOR i IN 1..15 LOOP
-			b[7 + i] := least(CASE WHEN i <= 5 THEN low - q.head_start ELSE low END, f[i]);
+			b[7 + i] := least(low, CASE WHEN i <= 5 THEN f[i] + q.head_start ELSE f[i] END);
 		END LOOP;
 	END IF;
 	RETURN b;

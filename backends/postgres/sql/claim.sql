@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION rota.claim(p_queue text, p_max integer, p_min integer
 RETURNS TABLE (o_ord integer, o_fence bigint, o_until bigint, o_meta bigint[],
 	o_seq bigint, o_id text, o_grp text, o_kind text, o_payload bytea, o_headers text, o_prio integer, o_attempt integer, o_max_attempts integer,
 	o_run_at bigint, o_timeout bigint, o_deadline bigint, o_retention bigint, o_on_failure integer, o_on_exhausted integer, o_scheduling integer,
-	o_created_at bigint, o_failures text, o_result bytea, o_dedup_key text)
+	o_created_at bigint, o_failures text, o_result bytea, o_dedup_key text, o_tid tid)
 LANGUAGE plpgsql ROWS 50
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -33,13 +33,13 @@ DECLARE
 	v_next bigint;
 	n integer;
 	m integer;
+	v_low bigint; -- see lowest_place
 	-- what is next in turn: lanes (s), leases that ran out (e), arrivals (f)
 	s_tid tid[]; s_ord integer[]; s_key text[]; s_lone boolean[]; s_floor bigint[];
-	e_ord integer[]; e_key text[]; e_lone boolean[];
-	f_tid tid[]; f_ord integer[]; f_key text[]; f_place bigint[]; f_due bigint[];
-	f_at bigint; f_grp text; f_behind bigint;
-	f_mine text[];
-	g_key text[]; g_fence bigint[]; -- lanes that were made and leased
+	e_tid tid[]; e_ord integer[];
+	f_tid tid[]; f_ord integer[]; f_key text[]; f_place bigint[];
+	f_at bigint; f_grp text; f_behind bigint; v_at bigint;
+	g_tid tid[]; g_key text[]; g_fence bigint[]; g_job bigint[]; g_floor bigint[]; -- lanes that were made and leased, or are empty
 	v_again boolean; -- lanes that are due were made
 	l rota.lane;
 	v_tid tid;
@@ -62,13 +62,18 @@ BEGIN
 		b := rota.bounds_valid(b);
 		v_aside := rota.first_aside(v_q, b[5]);
 	END IF;
-	v_first := rota.firsts(v_q, b, v_now);
+	IF rota.first_later(v_q, b[4]) IS NOT NULL THEN
+		PERFORM rota.meet_later(q, b[4], 1000);
+		b := rota.bounds_valid(b);
+	END IF;
+	v_first := rota.firsts(q, b, v_now);
 	IF b[1] > v_mark THEN
 		b := rota.bounds_raise(q, b, v_first, v_aside);
 	END IF;
 	IF p_turn AND p_min < 4 THEN
-		v_shares := rota.shares(v_q, p_max, p_min, v_now, b, v_first);
+		v_shares := rota.shares(q, p_max, p_min, v_now, b, v_first);
 	END IF;
+	v_low := rota.lowest_place(b);
 	FOR v_tier IN REVERSE 4..p_min LOOP
 		CONTINUE WHEN least(v_first[1 + v_tier], v_first[6 + v_tier], v_first[11 + v_tier], v_now + 1) > v_now;
 		IF v_shares IS NOT NULL THEN
@@ -81,31 +86,31 @@ BEGIN
 			v_need := v_most - v_got;
 			EXIT WHEN v_need = 0 OR v_seen > 20000;
 			WITH f AS MATERIALIZED (
-				SELECT a.ctid, a.grp, a.due, a.place FROM rota.arrival a
-				WHERE a.queue = v_q AND a.tier = v_tier AND a.due <= v_now AND (a.due, a.grp, a.place) > (f_at, f_grp, f_behind)
-				ORDER BY a.due, a.grp, a.place LIMIT v_need FOR UPDATE SKIP LOCKED
+				SELECT a.ctid, a.grp, a.at, a.place FROM rota.arrival a
+				WHERE a.queue = v_q AND a.tier = v_tier AND a.at <= v_now + q.head_start AND (a.at, a.grp, a.place) > (f_at, f_grp, f_behind)
+				ORDER BY a.at, a.grp, a.place LIMIT v_need FOR UPDATE SKIP LOCKED
 			), s AS MATERIALIZED (
 				SELECT x.ctid, x.key, x.lone, x.floor, x.due, x.born FROM rota.lane x
 				WHERE x.queue = v_q AND x.tier = v_tier AND x.leased = false AND x.due >= b[13 + v_tier]
-					AND x.due <= (SELECT CASE WHEN count(*) = v_need THEN max(f.due) ELSE v_now END FROM f)
+					AND x.due <= (SELECT CASE WHEN count(*) = v_need THEN max(f.at) - q.head_start ELSE v_now END FROM f)
 				ORDER BY x.due, x.born, x.key LIMIT v_need FOR UPDATE SKIP LOCKED
 			), e AS MATERIALIZED (
-				SELECT x.ctid, x.key, x.lone, x.floor, x.due, x.born FROM rota.lane x
+				SELECT x.ctid, x.key, x.floor, x.due, x.born FROM rota.lane x
 				WHERE x.queue = v_q AND x.tier = v_tier AND x.leased = true AND x.due >= b[18 + v_tier] AND x.due <= v_now
 				ORDER BY x.due, x.born, x.key LIMIT v_need FOR UPDATE SKIP LOCKED
 			), u AS (
 				SELECT y.*, (row_number() OVER ())::integer AS ord FROM (
-					SELECT 1 AS kind, f.ctid, f.grp AS key, false AS lone, f.place AS floor, f.due, 0::bigint AS born FROM f
+					SELECT 1 AS kind, f.ctid, f.grp AS key, false AS lone, f.place AS floor, f.at - q.head_start AS due, 0::bigint AS born FROM f
 					UNION ALL SELECT 2, s.ctid, s.key, s.lone, s.floor, s.due, s.born FROM s
-					UNION ALL SELECT 3, e.ctid, e.key, e.lone, e.floor, e.due, e.born FROM e
+					UNION ALL SELECT 3, e.ctid, e.key, NULL, e.floor, e.due, e.born FROM e
 					ORDER BY due, born, key, kind, floor LIMIT v_need) y
 			)
 			SELECT array_agg(u.ctid) FILTER (WHERE kind = 2), array_agg(u.ord) FILTER (WHERE kind = 2),
 				array_agg(u.key) FILTER (WHERE kind = 2), array_agg(u.lone) FILTER (WHERE kind = 2), array_agg(u.floor) FILTER (WHERE kind = 2),
-				array_agg(u.ord) FILTER (WHERE kind = 3), array_agg(u.key) FILTER (WHERE kind = 3), array_agg(u.lone) FILTER (WHERE kind = 3),
+				array_agg(u.ctid) FILTER (WHERE kind = 3), array_agg(u.ord) FILTER (WHERE kind = 3),
 				array_agg(u.ctid) FILTER (WHERE kind = 1), array_agg(u.ord) FILTER (WHERE kind = 1), array_agg(u.key) FILTER (WHERE kind = 1),
-				array_agg(u.floor) FILTER (WHERE kind = 1), array_agg(u.due) FILTER (WHERE kind = 1), count(*)
-			INTO s_tid, s_ord, s_key, s_lone, s_floor, e_ord, e_key, e_lone, f_tid, f_ord, f_key, f_place, f_due, n FROM u;
+				array_agg(u.floor) FILTER (WHERE kind = 1), max(u.due) FILTER (WHERE kind = 1) + q.head_start, count(*)
+			INTO s_tid, s_ord, s_key, s_lone, s_floor, e_tid, e_ord, f_tid, f_ord, f_key, f_place, v_at, n FROM u;
 			EXIT WHEN n = 0;
 			v_seen := v_seen + n;
 			v_again := false;
@@ -116,14 +121,13 @@ BEGIN
 			v_base := rota.take(n) - 1;
 
 			-- Leases that ran out: end them, then treat the lane like the others.
-			IF e_key IS NOT NULL THEN
-				FOR m IN 1..array_length(e_key, 1) LOOP
-					SELECT * INTO l FROM rota.lane x WHERE x.queue = v_q AND x.key = e_key[m] AND x.lone = e_lone[m];
-					PERFORM rota.expire(q, l, v_now);
-					SELECT x.ctid INTO v_tid FROM rota.lane x WHERE x.queue = v_q AND x.key = e_key[m] AND x.lone = e_lone[m] AND x.due IS NOT NULL;
-					IF FOUND THEN
-						s_tid := s_tid || v_tid; s_ord := s_ord || e_ord[m]; s_key := s_key || e_key[m];
-						s_lone := s_lone || e_lone[m]; s_floor := s_floor || l.floor;
+			IF e_tid IS NOT NULL THEN
+				FOR m IN 1..array_length(e_tid, 1) LOOP
+					SELECT * INTO l FROM rota.lane x WHERE x.ctid = e_tid[m];
+					v_tid := rota.expire(q, l, e_tid[m], v_now);
+					IF v_tid IS NOT NULL THEN
+						s_tid := s_tid || v_tid; s_ord := s_ord || e_ord[m]; s_key := s_key || l.key;
+						s_lone := s_lone || l.lone; s_floor := s_floor || l.floor;
 					END IF;
 				END LOOP;
 			END IF;
@@ -131,7 +135,7 @@ BEGIN
 			IF s_tid IS NOT NULL THEN
 				RETURN QUERY
 				WITH h AS MATERIALIZED (
-					SELECT x.tid, x.ord, x.key, j.* FROM unnest(s_tid, s_ord, s_key, s_lone, s_floor) AS x(tid, ord, key, lone, floor)
+					SELECT x.tid, x.ord, x.key, x.lone, j.* FROM unnest(s_tid, s_ord, s_key, s_lone, s_floor) AS x(tid, ord, key, lone, floor)
 					LEFT JOIN LATERAL (
 						(SELECT j1.* FROM rota.job j1 WHERE NOT x.lone AND j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= x.floor
 							ORDER BY j1.place, j1.seq LIMIT 1)
@@ -139,7 +143,7 @@ BEGIN
 						(SELECT j2.* FROM rota.job j2 WHERE x.lone AND j2.queue = v_q AND j2.id = x.key AND j2.state < 5 LIMIT 1)
 					) j ON true
 				), gone AS (
-					DELETE FROM rota.lane x USING h WHERE x.ctid = h.tid AND h.seq IS NULL
+					DELETE FROM rota.lane x USING h WHERE x.ctid = h.tid AND h.seq IS NULL AND h.lone
 				), later AS (
 					UPDATE rota.lane x SET due = h.run_at FROM h WHERE x.ctid = h.tid AND h.run_at > v_now
 				), took AS (
@@ -148,48 +152,63 @@ BEGIN
 					FROM h WHERE x.ctid = h.tid AND h.run_at <= v_now
 					RETURNING v_seen - n + h.ord, x.fence, v_until, NULL::bigint[], h.seq, h.id, h.grp, h.kind, h.payload, h.headers::text, x.tier::integer, x.attempt, h.max_attempts,
 						h.run_at, h.timeout, h.deadline, h.retention, h.on_failure::integer, h.on_exhausted::integer, h.scheduling::integer,
-						h.created_at, h.failures::text, h.result, h.dedup_key
+						h.created_at, h.failures::text, h.result, h.dedup_key, x.ctid
 				)
 				SELECT * FROM took;
 				GET DIAGNOSTICS m = ROW_COUNT;
 				v_got := v_got + m;
+				IF m < array_length(s_tid, 1) THEN -- lanes that stayed where they were have an empty line
+					SELECT array_agg(x.ctid), array_agg(x.key), array_agg(x.floor) INTO g_tid, g_key, g_floor
+					FROM unnest(s_tid) AS y(tid), LATERAL (SELECT z.ctid, z.key, z.floor FROM rota.lane z WHERE z.ctid = y.tid) x;
+					IF g_tid IS NOT NULL THEN
+						PERFORM rota.vacate(v_q, g_tid, g_key, g_floor, false, v_now);
+					END IF;
+				END IF;
 			END IF;
 
 			IF f_tid IS NOT NULL THEN
-				f_at := f_due[array_length(f_due, 1)];
+				f_at := v_at;
 				f_grp := f_key[array_length(f_key, 1)];
 				f_behind := f_place[array_length(f_place, 1)];
-				-- A group that has a lane needs no arrival. Its lane is locked for that:
-				-- who is about to delete it looks at the line once more after us.
-				SELECT array_agg(x.key) INTO f_mine FROM (SELECT DISTINCT k.key FROM unnest(f_key) AS k(key)) k, LATERAL (
-					SELECT y.key FROM rota.lane y WHERE y.queue = v_q AND y.key = k.key AND y.lone = false FOR UPDATE SKIP LOCKED) x;
-				IF f_mine IS NOT NULL THEN
-					DELETE FROM rota.arrival a USING unnest(f_tid, f_key) AS x(tid, key) WHERE a.ctid = x.tid AND x.key = ANY (f_mine);
-				END IF;
+				-- A group that has a lane needs no arrival. Its seat is locked for that: who
+				-- is about to remove the lane looks at the line once more after us.
+				WITH mine AS MATERIALIZED (
+					SELECT k.tids FROM (SELECT x.key, array_agg(x.tid) AS tids FROM unnest(f_tid, f_key) AS x(tid, key) GROUP BY x.key) k,
+					LATERAL (SELECT y.key FROM rota.seat y WHERE y.queue = v_q AND y.key = k.key FOR UPDATE SKIP LOCKED) s
+				)
+				DELETE FROM rota.arrival a USING (SELECT unnest(mine.tids) AS tid FROM mine) x WHERE a.ctid = x.tid;
+				GET DIAGNOSTICS m = ROW_COUNT;
+			END IF;
+			IF m < array_length(f_tid, 1) THEN
 				-- The others get one, leased if the arrival is that of the first job. An
 				-- arrival of a job that has gone stands for those behind it.
 				WITH h AS MATERIALIZED (
 					SELECT x.*, j.seq, j.place, j.run_at, j.created_at, j.attempt, j.prio, j.state,
 						j.place = x.first AND j.run_at <= v_now AND j.prio = v_tier AS ok
-					FROM unnest(f_tid, f_ord, f_key, f_place, f_due) AS x(tid, ord, key, first, due) LEFT JOIN LATERAL (
-						SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline ORDER BY j1.place, j1.seq LIMIT 1) j ON true
-					WHERE (SELECT y.key FROM rota.lane y WHERE y.queue = v_q AND y.key = x.key AND y.lone = false LIMIT 1) IS NULL
+					FROM unnest(f_tid, f_ord, f_key, f_place) AS x(tid, ord, key, first) LEFT JOIN LATERAL (
+						SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= least(v_low, x.first)
+						ORDER BY j1.place, j1.seq LIMIT 1) j ON true
+					WHERE (SELECT y.key FROM rota.seat y WHERE y.queue = v_q AND y.key = x.key LIMIT 1) IS NULL
+				), best AS MATERIALIZED (
+					SELECT DISTINCT ON (h.key) h.* FROM h WHERE h.place >= h.first ORDER BY h.key, h.place > h.first, h.ord
+				), seats AS (
+					INSERT INTO rota.seat (queue, key) SELECT v_q, best.key FROM best ON CONFLICT (queue, key) DO NOTHING RETURNING key
 				), made AS (
 					INSERT INTO rota.lane (queue, key, tier, leased, due, floor, fence, salt, job, attempt, owner, claimed_at, claimed_from)
 					SELECT v_q, h.key, h.prio, h.ok,
 						CASE WHEN h.ok THEN v_until WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - q.head_start END,
 						least(h.place, b[1]), v_base + h.ord, CASE WHEN h.ok THEN p_salt END, CASE WHEN h.ok THEN h.seq END,
 						CASE WHEN h.ok THEN h.attempt + 1 END, CASE WHEN h.ok THEN p_owner END, CASE WHEN h.ok THEN v_now END, CASE WHEN h.ok THEN h.state END
-					FROM h WHERE h.place >= h.first ORDER BY h.place > h.first, h.ord
-					ON CONFLICT (queue, key, lone) DO NOTHING
-					RETURNING key, fence, leased, due
+					FROM best h WHERE h.key IN (SELECT seats.key FROM seats)
+					RETURNING ctid, key, fence, leased, due, job, floor
 				), used AS (
 					DELETE FROM rota.arrival a USING h
-					WHERE a.ctid = h.tid AND (h.seq IS NULL OR h.place < h.first OR h.key IN (SELECT made.key FROM made))
+					WHERE a.ctid = h.tid AND (h.seq IS NULL OR h.place < h.first OR h.key IN (SELECT seats.key FROM seats))
 				)
-				SELECT array_agg(made.key) FILTER (WHERE made.leased), array_agg(made.fence) FILTER (WHERE made.leased),
+				SELECT array_agg(made.ctid) FILTER (WHERE made.leased), array_agg(made.key) FILTER (WHERE made.leased), array_agg(made.fence) FILTER (WHERE made.leased),
+					array_agg(made.job) FILTER (WHERE made.leased), array_agg(least(made.floor, v_low)) FILTER (WHERE made.leased),
 					coalesce(bool_or(NOT made.leased AND made.due <= v_now), false)
-				INTO g_key, g_fence, v_again FROM made;
+				INTO g_tid, g_key, g_fence, g_job, g_floor, v_again FROM made;
 				IF v_again THEN -- they are due, perhaps since before the bounds
 					PERFORM rota.rewound();
 					b[13 + v_tier] := 0;
@@ -198,17 +217,17 @@ BEGIN
 					RETURN QUERY
 					SELECT (v_seen - n + x.fence - v_base)::integer, x.fence, v_until, NULL::bigint[], j.seq, j.id, j.grp, j.kind, j.payload, j.headers::text, v_tier, j.attempt + 1, j.max_attempts,
 						j.run_at, j.timeout, j.deadline, j.retention, j.on_failure::integer, j.on_exhausted::integer, j.scheduling::integer,
-						j.created_at, j.failures::text, j.result, j.dedup_key
-					FROM unnest(g_key, g_fence) AS x(key, fence),
-					LATERAL (SELECT y.job FROM rota.lane y WHERE y.queue = v_q AND y.key = x.key AND y.lone = false LIMIT 1) y,
-					LATERAL (SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline ORDER BY j1.place, j1.seq LIMIT 1) j
-					WHERE j.seq = y.job;
+						j.created_at, j.failures::text, j.result, j.dedup_key, x.tid
+					FROM unnest(g_tid, g_key, g_fence, g_job, g_floor) AS x(tid, key, fence, job, floor),
+					LATERAL (SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= x.floor
+						ORDER BY j1.place, j1.seq LIMIT 1) j
+					WHERE j.seq = x.job;
 					GET DIAGNOSTICS m = ROW_COUNT;
 					v_got := v_got + m;
 					IF m < array_length(g_key, 1) THEN
 						v_again := true;
 						b[13 + v_tier] := 0;
-						PERFORM rota.unlease(v_q, g_key, q.head_start, v_now);
+						PERFORM rota.unlease(v_q, g_tid, q.head_start);
 					END IF;
 				END IF;
 			END IF;
@@ -219,8 +238,8 @@ BEGIN
 		PERFORM rota.claimed(q, v_until, p_salt);
 	END IF;
 	IF v_got < p_max THEN
-		v_first := rota.firsts(v_q, b, 9223372036854775807);
-		v_next := (SELECT min(x) FROM unnest(v_first[1 + p_min:5] || v_first[6 + p_min:10] || v_first[11 + p_min:15] || v_aside) x);
+		v_first := rota.firsts(q, b, 9223372036854775807);
+		v_next := (SELECT min(x) FROM unnest(v_first[1 + p_min:5] || v_first[6 + p_min:10] || v_first[11 + p_min:15] || v_aside || CASE WHEN v_first[16] IS NOT NULL THEN v_now END) x);
 		PERFORM rota.idle(q);
 	END IF;
 	o_ord := -1;
@@ -231,18 +250,38 @@ END $$;
 -- unlease takes back the leases of lanes just made whose job was not the first any
 -- more once the lane was there: somebody else had made the lane before, changed the
 -- line, and removed the lane again.
-CREATE OR REPLACE FUNCTION rota.unlease(p_queue integer, p_keys text[], p_start bigint, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rota.unlease(p_queue integer, p_tid tid[], p_start bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	l rota.lane;
+	t tid;
 	h rota.job;
 BEGIN
-	FOR l IN SELECT x.* FROM unnest(p_keys) k, LATERAL (SELECT * FROM rota.lane y WHERE y.queue = p_queue AND y.key = k AND NOT y.lone LIMIT 1) x LOOP
+	FOREACH t IN ARRAY p_tid LOOP
+		SELECT * INTO l FROM rota.lane x WHERE x.ctid = t;
 		h := rota.head(p_queue, l.key, 0);
 		IF h.seq IS DISTINCT FROM l.job THEN
 			PERFORM rota.rewound();
-			PERFORM rota.free_lane(l, CASE WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - p_start END);
-			UPDATE rota.lane x SET tier = h.prio, floor = 0 WHERE x.queue = p_queue AND x.key = l.key AND NOT x.lone AND h.seq IS NOT NULL;
+			t := rota.free_lane(l, t, CASE WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - p_start END);
+			UPDATE rota.lane x SET tier = h.prio, floor = 0 WHERE x.ctid = t AND h.seq IS NOT NULL;
 		END IF;
+	END LOOP;
+END $$;
+
+-- meet_later makes the lanes of groups that may have got their first job, one that
+-- stands in line before it is due.
+CREATE OR REPLACE FUNCTION rota.meet_later(q rota.queue, low bigint, n integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	a record;
+BEGIN
+	FOR a IN SELECT x.ctid AS tid, x.grp FROM rota.arrival x WHERE x.queue = q.id AND x.tier = 5 AND x.at >= low
+		ORDER BY x.at LIMIT n FOR UPDATE SKIP LOCKED
+	LOOP
+		PERFORM 1 FROM rota.seat s WHERE s.queue = q.id AND s.key = a.grp FOR UPDATE SKIP LOCKED;
+		IF NOT FOUND THEN
+			CONTINUE WHEN EXISTS (SELECT 1 FROM rota.seat s WHERE s.queue = q.id AND s.key = a.grp);
+			PERFORM rota.lock_lane(q, a.grp, false);
+		END IF;
+		DELETE FROM rota.arrival x WHERE x.ctid = a.tid;
 	END LOOP;
 END $$;
 
@@ -251,7 +290,7 @@ END $$;
 -- the higher tier's; null that each may have all. What other claims have locked is
 -- counted as well: it is the number that matters. Arrivals of groups that have a lane are taken away here,
 -- because in a tier that gets no share nobody else might.
-CREATE OR REPLACE FUNCTION rota.shares(p_queue integer, p_max integer, p_min integer, now bigint, b bigint[], f bigint[]) RETURNS integer[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rota.shares(q rota.queue, p_max integer, p_min integer, now bigint, b bigint[], f bigint[]) RETURNS integer[] LANGUAGE plpgsql AS $$
 DECLARE
 	shares integer[];
 	first bigint[]; -- due times of new groups
@@ -259,9 +298,10 @@ DECLARE
 	t integer;
 	n integer;
 	good bigint[];
-	f_tid tid[]; f_key text[]; f_mine text[];
+	f_tid tid[]; f_key text[];
 	f_at bigint; f_grp text; f_behind bigint;
 	left_over integer;
+	v_low bigint := rota.lowest_place(b);
 BEGIN
 	-- When only one tier has anything to give, it gets all.
 	IF (SELECT count(*) FROM generate_series(p_min, 4) x WHERE least(f[1 + x], f[6 + x], f[11 + x]) <= now) < 2 THEN
@@ -275,18 +315,18 @@ BEGIN
 		left_over := p_max;
 		FOR i IN 1..20 LOOP
 			WITH f AS MATERIALIZED (
-				SELECT a.ctid, a.grp, a.due, a.place FROM rota.arrival a
-				WHERE a.queue = p_queue AND a.tier = t AND a.due <= now AND (a.due, a.grp, a.place) > (f_at, f_grp, f_behind)
-				ORDER BY a.due, a.grp, a.place LIMIT p_max
+				SELECT a.ctid, a.grp, a.at, a.place FROM rota.arrival a
+				WHERE a.queue = q.id AND a.tier = t AND a.at <= now + q.head_start AND (a.at, a.grp, a.place) > (f_at, f_grp, f_behind)
+				ORDER BY a.at, a.grp, a.place LIMIT p_max
 			), g AS (
-				SELECT f.*, (SELECT x.key FROM rota.lane x WHERE x.queue = p_queue AND x.key = f.grp AND x.lone = false LIMIT 1) IS NOT NULL AS stale,
+				SELECT f.*, (SELECT x.key FROM rota.seat x WHERE x.queue = q.id AND x.key = f.grp LIMIT 1) IS NOT NULL AS stale,
 					h.run_at <= now AND h.prio = t AND h.place = f.place AS ok
-				FROM f LEFT JOIN LATERAL (SELECT j.run_at, j.prio, j.place FROM rota.job j WHERE j.queue = p_queue AND j.grp = f.grp AND j.inline
-					ORDER BY j.place, j.seq LIMIT 1) h ON true
-				ORDER BY f.due, f.grp, f.place
+				FROM f LEFT JOIN LATERAL (SELECT j.run_at, j.prio, j.place FROM rota.job j WHERE j.queue = q.id AND j.grp = f.grp AND j.inline
+					AND j.place >= least(v_low, f.place) ORDER BY j.place, j.seq LIMIT 1) h ON true
+				ORDER BY f.at, f.grp, f.place
 			)
-			SELECT count(*), array_agg(g.due) FILTER (WHERE g.ok AND NOT g.stale), array_agg(g.ctid) FILTER (WHERE g.stale), array_agg(g.grp) FILTER (WHERE g.stale),
-				(array_agg(g.due))[count(*)], (array_agg(g.grp))[count(*)], (array_agg(g.place))[count(*)]
+			SELECT count(*), array_agg(g.at - q.head_start) FILTER (WHERE g.ok AND NOT g.stale), array_agg(g.ctid) FILTER (WHERE g.stale), array_agg(g.grp) FILTER (WHERE g.stale),
+				(array_agg(g.at))[count(*)], (array_agg(g.grp))[count(*)], (array_agg(g.place))[count(*)]
 			INTO n, good, f_tid, f_key, f_at, f_grp, f_behind FROM g;
 			IF good IS NOT NULL THEN
 				first := first || good[1:left_over];
@@ -294,10 +334,14 @@ BEGIN
 				left_over := left_over - array_length(good, 1);
 			END IF;
 			IF f_key IS NOT NULL THEN -- as in claim
-				SELECT array_agg(x.key) INTO f_mine FROM (SELECT DISTINCT k.key FROM unnest(f_key) AS k(key)) k, LATERAL (
-					SELECT y.key FROM rota.lane y WHERE y.queue = p_queue AND y.key = k.key AND y.lone = false FOR UPDATE SKIP LOCKED) x;
-				DELETE FROM rota.arrival a WHERE a.ctid = ANY (ARRAY(SELECT y.ctid FROM unnest(f_tid, f_key) AS x(tid, key),
-					LATERAL (SELECT z.ctid FROM rota.arrival z WHERE z.ctid = x.tid AND x.key = ANY (f_mine) FOR UPDATE SKIP LOCKED) y));
+				WITH mine AS MATERIALIZED (
+					SELECT k.tids FROM (SELECT x.key, array_agg(x.tid) AS tids FROM unnest(f_tid, f_key) AS x(tid, key) GROUP BY x.key) k,
+					LATERAL (SELECT y.key FROM rota.seat y WHERE y.queue = q.id AND y.key = k.key FOR UPDATE SKIP LOCKED) s
+				), free AS MATERIALIZED (
+					SELECT y.ctid FROM (SELECT unnest(mine.tids) AS tid FROM mine) x,
+					LATERAL (SELECT z.ctid FROM rota.arrival z WHERE z.ctid = x.tid FOR UPDATE SKIP LOCKED) y
+				)
+				DELETE FROM rota.arrival a USING free WHERE a.ctid = free.ctid;
 			END IF;
 			EXIT WHEN n < p_max OR left_over <= 0;
 		END LOOP;
@@ -308,10 +352,10 @@ BEGIN
 			SELECT x.due, x.t FROM unnest(first, tiers) AS x(due, t)
 			UNION ALL
 			SELECT x.due, k.t FROM generate_series(p_min, 4) k(t), LATERAL (SELECT l.due FROM rota.lane l
-				WHERE l.queue = p_queue AND l.tier = k.t AND l.leased = false AND l.due >= b[13 + k.t] AND l.due <= now ORDER BY l.due LIMIT p_max) x
+				WHERE l.queue = q.id AND l.tier = k.t AND l.leased = false AND l.due >= b[13 + k.t] AND l.due <= now ORDER BY l.due LIMIT p_max) x
 			UNION ALL
 			SELECT x.due, k.t FROM generate_series(p_min, 4) k(t), LATERAL (SELECT l.due FROM rota.lane l
-				WHERE l.queue = p_queue AND l.tier = k.t AND l.leased = true AND l.due >= b[18 + k.t] AND l.due <= now ORDER BY l.due LIMIT p_max) x
+				WHERE l.queue = q.id AND l.tier = k.t AND l.leased = true AND l.due >= b[18 + k.t] AND l.due <= now ORDER BY l.due LIMIT p_max) x
 		) z ORDER BY z.due, z.t DESC LIMIT p_max) w) y;
 	RETURN shares;
 END $$;

@@ -107,9 +107,10 @@ BEGIN
 	RETURN j;
 END $$;
 
--- expire ends a lease that has run out, in a lane that the caller has locked. The
--- lane keeps its due, so that it can be claimed at once.
-CREATE OR REPLACE FUNCTION rota.expire(q rota.queue, l rota.lane, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- expire ends a lease that has run out, in a lane at t that the caller has locked.
+-- The lane keeps its due, so that it can be claimed at once, or removed by the
+-- claim when its line is empty. It gives where the lane is then if it has a turn.
+CREATE OR REPLACE FUNCTION rota.expire(q rota.queue, l rota.lane, t tid, now bigint) RETURNS tid LANGUAGE plpgsql AS $$
 DECLARE
 	j rota.job := rota.running_job(l);
 	ended boolean := j.seq IS NULL;
@@ -143,5 +144,5 @@ BEGIN
 			j := rota.head(l.queue, l.key, l.floor);
 		END IF;
 	END IF;
-	PERFORM rota.free_lane(l, CASE WHEN j.seq IS NOT NULL THEN l.due END);
+	RETURN rota.free_lane(l, t, CASE WHEN j.seq IS NOT NULL OR NOT (l.lone OR l.paused OR l.held) THEN l.due END);
 END $$;

@@ -17,6 +17,7 @@ CREATE OR REPLACE FUNCTION rota.lock_lane(q rota.queue, g text, make boolean) RE
 DECLARE
 	l rota.lane;
 	h rota.job;
+	v_due bigint;
 BEGIN
 	LOOP
 		SELECT * INTO l FROM rota.lane x WHERE x.queue = q.id AND x.key = g AND NOT x.lone FOR UPDATE;
@@ -33,21 +34,68 @@ BEGIN
 		IF h.seq IS NULL AND NOT make THEN
 			RETURN NULL;
 		END IF;
-		PERFORM rota.rewound();
-		INSERT INTO rota.lane (queue, key, tier, due)
-		VALUES (q.id, g, coalesce(h.prio, -1), CASE WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - q.head_start END)
-		ON CONFLICT (queue, key, lone) DO NOTHING;
+		INSERT INTO rota.seat (queue, key) VALUES (q.id, g) ON CONFLICT (queue, key) DO NOTHING;
+		CONTINUE WHEN NOT FOUND;
+		v_due := CASE WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - q.head_start END;
+		IF v_due < rota.us() THEN
+			PERFORM rota.rewound();
+		END IF;
+		INSERT INTO rota.lane (queue, key, tier, due) VALUES (q.id, g, coalesce(h.prio, -1), v_due);
 	END LOOP;
 END $$;
 
--- free_lane puts a lane that has no lease any more to its place among the turns:
--- due is when, null that its line is empty. An empty lane is forgotten unless a
--- person did something to it.
-CREATE OR REPLACE FUNCTION rota.free_lane(l rota.lane, at bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- vacate removes lanes of groups whose lines were seen empty, with their seats. The
+-- caller has locked the lanes. A claim takes away the arrival of a group that has
+-- a seat while it holds the seat's lock; so this locks the seats first, and then
+-- looks at the lines once more, which finds the jobs of all arrivals that were
+-- taken away before. A line that is not empty keeps its lane, without a lease.
+-- Claims do not wait here (p_wait): what they can not lock is left to the next.
+CREATE OR REPLACE FUNCTION rota.vacate(p_queue integer, p_tid tid[], p_key text[], p_floor bigint[], p_wait boolean, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	l_tid tid[]; l_key text[]; l_floor bigint[]; s_tid tid[];
 BEGIN
-	IF at IS NULL AND (l.lone OR NOT (l.paused OR l.held)) THEN
-		DELETE FROM rota.lane x WHERE x.queue = l.queue AND x.key = l.key AND x.lone = l.lone;
-		RETURN;
+	IF p_wait THEN
+		SELECT array_agg(k.tid), array_agg(k.key), array_agg(k.floor), array_agg(s.tid) INTO l_tid, l_key, l_floor, s_tid
+		FROM (SELECT * FROM unnest(p_tid, p_key, p_floor) AS y(tid, key, floor) ORDER BY y.key COLLATE "C") k,
+		LATERAL (SELECT x.ctid AS tid FROM rota.seat x WHERE x.queue = p_queue AND x.key = k.key FOR UPDATE) s;
+	ELSE
+		SELECT array_agg(k.tid), array_agg(k.key), array_agg(k.floor), array_agg(s.tid) INTO l_tid, l_key, l_floor, s_tid
+		FROM unnest(p_tid, p_key, p_floor) AS k(tid, key, floor),
+		LATERAL (SELECT x.ctid AS tid FROM rota.seat x WHERE x.queue = p_queue AND x.key = k.key FOR UPDATE SKIP LOCKED) s;
+		IF coalesce(array_length(l_tid, 1), 0) < array_length(p_tid, 1) THEN
+			UPDATE rota.lane x SET due = now + 1 FROM unnest(p_tid) AS y(tid) WHERE x.ctid = y.tid AND y.tid <> ALL (coalesce(l_tid, '{}'));
+		END IF;
+	END IF;
+	WITH h AS MATERIALIZED (
+		SELECT x.tid, x.seat, j.run_at FROM unnest(l_tid, l_key, l_floor, s_tid) AS x(tid, key, floor, seat)
+		LEFT JOIN LATERAL (SELECT y.run_at FROM rota.job y WHERE y.queue = p_queue AND y.grp = x.key AND y.inline AND y.place >= x.floor
+			ORDER BY y.place, y.seq LIMIT 1) j ON true
+	), gone AS (
+		DELETE FROM rota.lane x USING h WHERE x.ctid = h.tid AND h.run_at IS NULL
+	), seats AS (
+		DELETE FROM rota.seat x USING h WHERE x.ctid = h.seat AND h.run_at IS NULL
+	)
+	UPDATE rota.lane x SET due = greatest(now, h.run_at), paused = false, held = false, held_by = NULL,
+		leased = false, salt = NULL, job = NULL, owner = NULL, attempt = NULL, claimed_at = NULL
+	FROM h WHERE x.ctid = h.tid AND h.run_at IS NOT NULL;
+END $$;
+
+-- free_lane puts a lane that has no lease any more to its place among the turns:
+-- at is when, null that its line is empty. An empty lane is forgotten unless a
+-- person did something to it. t is where the lane is, null if the caller does not
+-- know. It gives where the lane is then if it has a turn.
+CREATE OR REPLACE FUNCTION rota.free_lane(l rota.lane, t tid, at bigint) RETURNS tid LANGUAGE plpgsql AS $$
+BEGIN
+	IF t IS NULL THEN
+		SELECT x.ctid INTO t FROM rota.lane x WHERE x.queue = l.queue AND x.key = l.key AND x.lone = l.lone;
+	END IF;
+	IF at IS NULL AND l.lone THEN
+		DELETE FROM rota.lane x WHERE x.ctid = t;
+		RETURN NULL;
+	END IF;
+	IF at IS NULL AND NOT (l.paused OR l.held) THEN
+		PERFORM rota.vacate(l.queue, ARRAY[t], ARRAY[l.key], ARRAY[l.floor], true, rota.us());
+		RETURN NULL;
 	END IF;
 	UPDATE rota.lane x SET
 		due = CASE WHEN l.paused OR l.held THEN NULL ELSE at END,
@@ -55,7 +103,8 @@ BEGIN
 		floor = CASE WHEN at IS NULL THEN 0 ELSE x.floor END,
 		leased = false, salt = NULL, job = NULL, owner = NULL, attempt = NULL, claimed_at = NULL,
 		paused = l.paused, held = l.held, held_by = l.held_by
-	WHERE x.queue = l.queue AND x.key = l.key AND x.lone = l.lone;
+	WHERE x.ctid = t RETURNING x.ctid INTO t;
+	RETURN CASE WHEN NOT (l.paused OR l.held) THEN t END;
 END $$;
 
 -- head_changed gives a lane its due when its head may be another than before,
@@ -74,7 +123,7 @@ BEGIN
 	ELSE
 		h := rota.head(l.queue, l.key, 0);
 	END IF;
-	PERFORM rota.free_lane(l, CASE
+	PERFORM rota.free_lane(l, NULL, CASE
 		WHEN h.seq IS NULL THEN NULL
 		WHEN h.run_at > now THEN h.run_at
 		WHEN l.due <= now THEN l.due

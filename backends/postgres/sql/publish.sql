@@ -12,7 +12,8 @@ END $$;
 -- publish stores a batch of jobs that ask for no deduplication. p_queues are the
 -- names of the queues of the batch, p_q (null: all 1) which of them each job goes
 -- to; the other arrays run in parallel and may be null as a whole. p_first marks
--- the first job of each group and every job with a delay.
+-- the first job of each group and every job with a delay. A batch is created at its
+-- first place, so no job stands before the time it was created at.
 --
 -- It gives [now, first seq, idle, transaction id, then the number of each job whose id is taken]:
 -- idle is 1 when a worker of one of the queues had nothing to do lately, 2 when a
@@ -28,7 +29,7 @@ DECLARE
 	v_seq bigint;
 	n integer := array_length(p_id, 1);
 	m integer;
-	v_ids integer[]; v_starts bigint[]; v_max integer[]; v_sched smallint[];
+	v_ids integer[]; v_max integer[]; v_sched smallint[];
 	v_known integer;
 	v_idle integer := 0;
 	v_alive boolean;
@@ -39,9 +40,9 @@ DECLARE
 	v_some boolean := '' <> ANY (p_grp);
 BEGIN
 	PERFORM pg_current_xact_id();
-	SELECT array_agg(q.id), array_agg(q.head_start), array_agg(q.max_attempts), array_agg(q.scheduling),
+	SELECT array_agg(q.id), array_agg(q.max_attempts), array_agg(q.scheduling),
 		count(q.id), bool_and(q.alive), max(q.idle_until), bool_or(q.event_ttl > 0)
-	INTO v_ids, v_starts, v_max, v_sched, v_known, v_alive, v_until, v_events
+	INTO v_ids, v_max, v_sched, v_known, v_alive, v_until, v_events
 	FROM unnest(p_queues) WITH ORDINALITY x(name, ord)
 	LEFT JOIN LATERAL (SELECT * FROM rota.queue y WHERE y.name = x.name LIMIT 1) q ON true;
 	IF v_known < array_length(p_queues, 1) THEN
@@ -57,13 +58,13 @@ BEGIN
 	END IF;
 	INSERT INTO rota.job (seq, place, run_at, created_at, aside, deadline, timeout, retention, queue, max_attempts, state, prio,
 		on_failure, on_exhausted, scheduling, inline, id, grp, kind, payload, headers)
-	SELECT v_seq + x.ord - 1, CASE WHEN a.side IS NULL THEN v_seq + x.ord - 1 ELSE 0 END, r.at, v_now, a.side, x.deadline, x.timeout, x.retention,
+	SELECT v_seq + x.ord - 1, CASE WHEN a.side IS NULL THEN v_seq + x.ord - 1 ELSE 0 END, r.at, v_seq, a.side, x.deadline, x.timeout, x.retention,
 		v_ids[coalesce(x.q, 1)], coalesce(x.max, v_max[coalesce(x.q, 1)]), CASE WHEN r.at > v_now THEN 1 ELSE 2 END, coalesce(x.prio, 0),
 		x.on_failure, x.on_exhausted, x.scheduling, coalesce(x.grp, '') <> '' AND a.side IS NULL, x.id, nullif(x.grp, ''), coalesce(x.kind, ''), coalesce(x.payload, ''), x.headers::jsonb
 	FROM unnest(p_q, p_id, p_payload, p_grp, p_kind, p_headers, p_prio, p_delay, p_run_at, p_max, p_timeout, p_deadline, p_retention,
 		p_on_failure, p_on_exhausted, p_scheduling) WITH ORDINALITY
 		AS x(q, id, payload, grp, kind, headers, prio, delay, run_at, max, timeout, deadline, retention, on_failure, on_exhausted, scheduling, ord),
-	LATERAL (SELECT greatest(v_now + x.delay, x.run_at, v_now) AS at) r,
+	LATERAL (SELECT CASE WHEN greatest(v_now + x.delay, x.run_at) > v_now THEN greatest(v_now + x.delay, x.run_at) ELSE v_seq END AS at) r,
 	LATERAL (SELECT CASE WHEN r.at > v_now AND x.grp <> '' AND coalesce(x.scheduling, v_sched[coalesce(x.q, 1)]) = 1 THEN r.at END AS side) a
 	ON CONFLICT (queue, id) DO NOTHING;
 	GET DIAGNOSTICS m = ROW_COUNT;
@@ -72,8 +73,8 @@ BEGIN
 		WHERE (SELECT j.seq FROM rota.job j WHERE j.queue = v_ids[coalesce(x.q, 1)] AND j.id = x.id LIMIT 1) IS DISTINCT FROM v_seq + x.ord - 1;
 	END IF;
 	IF v_some THEN
-		INSERT INTO rota.arrival (due, place, queue, tier, grp)
-		SELECT CASE WHEN r.at > v_now THEN r.at ELSE v_now - v_starts[coalesce(x.q, 1)] END, v_seq + x.ord - 1, v_ids[coalesce(x.q, 1)], coalesce(x.prio, 0), x.grp
+		INSERT INTO rota.arrival (at, place, queue, tier, grp)
+		SELECT v_seq, v_seq + x.ord - 1, v_ids[coalesce(x.q, 1)], CASE WHEN r.at > v_now THEN 5 ELSE coalesce(x.prio, 0) END, x.grp
 		FROM unnest(p_q, p_grp, p_first, p_prio, p_delay, p_run_at, p_scheduling) WITH ORDINALITY AS x(q, grp, first, prio, delay, run_at, scheduling, ord),
 		LATERAL (SELECT greatest(v_now + x.delay, x.run_at, v_now) AS at) r
 		WHERE x.grp <> '' AND (CASE WHEN m = n THEN x.first ELSE x.ord <> ALL (v_taken) END)
@@ -81,7 +82,7 @@ BEGIN
 	END IF;
 	IF v_lone THEN
 		INSERT INTO rota.lane (due, born, queue, tier, lone, key)
-		SELECT greatest(v_now + x.delay, x.run_at, v_now), v_seq + x.ord - 1, v_ids[coalesce(x.q, 1)], coalesce(x.prio, 0), true, x.id
+		SELECT CASE WHEN greatest(v_now + x.delay, x.run_at) > v_now THEN greatest(v_now + x.delay, x.run_at) ELSE v_seq END, v_seq + x.ord - 1, v_ids[coalesce(x.q, 1)], coalesce(x.prio, 0), true, x.id
 		FROM unnest(p_q, p_id, p_grp, p_prio, p_delay, p_run_at) WITH ORDINALITY AS x(q, id, grp, prio, delay, run_at, ord)
 		WHERE coalesce(x.grp, '') = '' AND (m = n OR x.ord <> ALL (v_taken));
 	END IF;

@@ -143,7 +143,7 @@ BEGIN
 	IF j.grp IS NULL THEN
 		INSERT INTO rota.lane (due, born, queue, tier, lone, key) VALUES (j.run_at, j.seq, q.id, j.prio, true, j.id);
 	ELSIF j.inline THEN
-		INSERT INTO rota.arrival (due, place, queue, tier, grp) VALUES (CASE WHEN waits THEN j.run_at ELSE now - q.head_start END, j.seq, q.id, j.prio, j.grp);
+		INSERT INTO rota.arrival (at, place, queue, tier, grp) VALUES (j.created_at, j.seq, q.id, CASE WHEN waits THEN 5 ELSE j.prio END, j.grp);
 	END IF;
 	PERFORM rota.event(q, j, 'enqueued', now, '', '');
 	RETURN true;
@@ -244,7 +244,11 @@ BEGIN
 			j := NULL;
 			j.seq := v_seq + r.ord - 1;
 			j.id := r.id; j.payload := coalesce(r.payload, ''); j.grp := nullif(r.grp, ''); j.kind := coalesce(r.kind, ''); j.headers := r.headers::jsonb;
-			j.prio := coalesce(r.prio, 0); j.created_at := v_now; j.run_at := greatest(v_now + r.delay, r.run_at, v_now);
+			j.prio := coalesce(r.prio, 0); j.created_at := v_seq; -- as publish does it
+			j.run_at := greatest(v_now + r.delay, r.run_at);
+			IF j.run_at > v_now IS NOT TRUE THEN
+				j.run_at := v_seq;
+			END IF;
 			j.max_attempts := r.max; j.timeout := r.timeout; j.deadline := r.deadline; j.retention := r.retention;
 			j.on_failure := r.on_failure; j.on_exhausted := r.on_exhausted; j.scheduling := r.scheduling;
 			j.dedup_key := nullif(r.key, ''); j.dedup_while := CASE WHEN r.key <> '' THEN r.states END;

@@ -31,7 +31,7 @@ $$;
 
 -- delete_queue gives -1 when there is no such queue, the number of unfinished jobs
 -- when there are some and force is not set, else 0. It takes arrivals first, then
--- lanes, then jobs, so that a claim under way can not leave a lane behind.
+-- lanes with their seats, then jobs, so that a claim under way can not leave a lane behind.
 CREATE OR REPLACE FUNCTION rota.delete_queue(p_queue text, p_force boolean) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	q rota.queue;
@@ -48,7 +48,11 @@ BEGIN
 		END IF;
 	END IF;
 	DELETE FROM rota.arrival x WHERE x.queue = q.id;
-	DELETE FROM rota.lane x USING (SELECT y.ctid FROM rota.lane y WHERE y.queue = q.id ORDER BY y.key FOR UPDATE) y WHERE x.ctid = y.ctid;
+	WITH gone AS (
+		DELETE FROM rota.lane x USING (SELECT y.ctid FROM rota.lane y WHERE y.queue = q.id ORDER BY y.key FOR UPDATE) y WHERE x.ctid = y.ctid
+		RETURNING x.key, x.lone
+	)
+	DELETE FROM rota.seat x USING gone WHERE x.queue = q.id AND x.key = gone.key AND NOT gone.lone;
 	DELETE FROM rota.job x WHERE x.queue = q.id;
 	DELETE FROM rota.dedup x WHERE x.queue = q.id AND (x.states & (1 << 8) = 0 OR x.until IS NULL OR x.until <= rota.us());
 	DELETE FROM rota.tally x WHERE x.queue = q.id;

@@ -6,7 +6,11 @@
 --
 -- What a completion does when nothing asks for more is done for all of them at
 -- once; the rest one by one by settle_one.
-CREATE OR REPLACE FUNCTION rota.settle(p_queue text, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[],
+--
+-- p_tid says where each lane was as it was claimed. That is a hint, because looking
+-- for it by key passes all its versions that an old snapshot keeps; fence and salt
+-- decide. An extended lease has moved, and is found by key.
+CREATE OR REPLACE FUNCTION rota.settle(p_queue text, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[], p_tid tid[],
 	p_action smallint[], p_delay bigint[], p_error text[], p_trace text[],
 	p_payload bytea[], p_set text[], p_drop text[], p_result bytea[])
 RETURNS bigint[] LANGUAGE plpgsql
@@ -18,9 +22,13 @@ DECLARE
 	v_now bigint;
 	v_states bigint[] := array_fill(0::bigint, ARRAY[array_length(p_id, 1) + 2]);
 	v_fresh boolean := current_setting('transaction_isolation') = 'read committed';
-	d_ord integer[]; d_tid tid[]; d_key text[]; d_lone boolean[]; d_floor bigint[]; d_jtid tid[];
-	a_ord integer[];
+	v_tid tid[] := p_tid;
+	-- plain completions (d), others (a), lanes whose lines seem to be empty (g)
+	d_ord integer[]; d_tid tid[]; d_key text[]; d_lone boolean[]; d_floor bigint[]; d_kept boolean[]; d_jtid tid[];
+	a_ord integer[]; a_tid tid[];
+	g_tid tid[]; g_key text[]; g_floor bigint[];
 	i integer;
+	n integer;
 	v_lane rota.lane;
 BEGIN
 	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue;
@@ -31,17 +39,23 @@ BEGIN
 	PERFORM pg_current_xact_id();
 	-- Lock in the order of keys, so that two settles do not wait for each other. The
 	-- job of a locked lane stays where it is.
-	SELECT array_agg(a.ord) FILTER (WHERE NOT a.plain), array_agg(a.ord) FILTER (WHERE a.plain), array_agg(a.tid) FILTER (WHERE a.plain),
-		array_agg(a.key) FILTER (WHERE a.plain), array_agg(a.lone) FILTER (WHERE a.plain), array_agg(a.floor) FILTER (WHERE a.plain), array_agg(a.jtid) FILTER (WHERE a.plain)
-	INTO a_ord, d_ord, d_tid, d_key, d_lone, d_floor, d_jtid
-	FROM (SELECT l.tid, x.ord, l.key, l.lone, l.floor, j.tid AS jtid, j.plain AND (p_action IS NULL OR (p_action[x.ord] = 1
-			AND p_payload[x.ord] IS NULL AND p_set[x.ord] IS NULL AND p_drop[x.ord] IS NULL AND p_result[x.ord] IS NULL)) AS plain
-		FROM (SELECT z.grp, z.id, z.fence, z.salt, z.ord::integer AS ord FROM unnest(p_grp, p_id, p_fence, p_salt) WITH ORDINALITY AS z(grp, id, fence, salt, ord)
-			ORDER BY coalesce(nullif(z.grp, ''), z.id) COLLATE "C") x,
-		LATERAL (SELECT z.ctid AS tid, z.* FROM rota.lane z WHERE z.queue = v_q AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
-			AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE) l,
-		LATERAL (SELECT z.ctid AS tid, z.result IS NULL AND z.dedup_key IS NULL AND coalesce(z.retention, q.keep_completed) <= 0 AND q.event_ttl = 0 AS plain
-			FROM rota.job z WHERE z.queue = v_q AND z.id = x.id AND z.seq = l.job LIMIT 1) j) a;
+	FOR pass IN 1..2 LOOP
+		SELECT array_agg(a.ord ORDER BY a.ord) FILTER (WHERE NOT a.plain), array_agg(a.tid ORDER BY a.ord) FILTER (WHERE NOT a.plain),
+			array_agg(a.ord) FILTER (WHERE a.plain), array_agg(a.tid) FILTER (WHERE a.plain),
+			array_agg(a.key) FILTER (WHERE a.plain), array_agg(a.lone) FILTER (WHERE a.plain), array_agg(a.floor) FILTER (WHERE a.plain),
+			array_agg(a.kept) FILTER (WHERE a.plain), array_agg(a.jtid) FILTER (WHERE a.plain), count(*)
+		INTO a_ord, a_tid, d_ord, d_tid, d_key, d_lone, d_floor, d_kept, d_jtid, n
+		FROM (SELECT l.tid, x.ord, l.key, l.lone, l.floor, l.paused OR l.held AS kept, j.tid AS jtid, j.plain AND (p_action IS NULL OR (p_action[x.ord] = 1
+				AND p_payload[x.ord] IS NULL AND p_set[x.ord] IS NULL AND p_drop[x.ord] IS NULL AND p_result[x.ord] IS NULL)) AS plain
+			FROM (SELECT z.grp, z.id, z.fence, z.salt, z.tid, z.ord::integer AS ord FROM unnest(p_grp, p_id, p_fence, p_salt, v_tid) WITH ORDINALITY AS z(grp, id, fence, salt, tid, ord)
+				ORDER BY coalesce(nullif(z.grp, ''), z.id) COLLATE "C") x,
+			LATERAL (SELECT z.ctid AS tid, z.* FROM rota.lane z WHERE z.ctid = x.tid AND z.queue = v_q AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
+				AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE) l,
+			LATERAL (SELECT z.ctid AS tid, z.result IS NULL AND z.dedup_key IS NULL AND coalesce(z.retention, q.keep_completed) <= 0 AND q.event_ttl = 0 AS plain
+				FROM rota.job z WHERE z.queue = v_q AND z.id = x.id AND z.seq = l.job LIMIT 1) j) a;
+		EXIT WHEN n = array_length(p_id, 1) OR pass = 2;
+		v_tid := rota.lane_tids(v_q, p_grp, p_id, p_fence, p_salt, v_tid);
+	END LOOP;
 
 	v_now := rota.us();
 	v_states[array_length(p_id, 1) + 1] := (q.idle_until > v_now)::integer;
@@ -55,16 +69,23 @@ BEGIN
 		-- In a transaction whose snapshot is older than the lock, nobody knows what
 		-- stands in line: then the next claim looks.
 		WITH h AS MATERIALIZED (
-			SELECT x.tid, CASE WHEN v_fresh OR x.lone THEN j.run_at ELSE v_now END AS run_at FROM unnest(d_tid, d_key, d_lone, d_floor) AS x(tid, key, lone, floor)
+			SELECT x.tid, x.key, x.lone, x.floor, x.kept, CASE WHEN v_fresh OR x.lone THEN j.run_at ELSE v_now END AS run_at
+			FROM unnest(d_tid, d_key, d_lone, d_floor, d_kept) AS x(tid, key, lone, floor, kept)
 			LEFT JOIN LATERAL (SELECT y.run_at FROM rota.job y WHERE NOT x.lone AND y.queue = v_q AND y.grp = x.key AND y.inline AND y.place >= x.floor
 				ORDER BY y.place, y.seq LIMIT 1) j ON true
 		), gone AS (
-			DELETE FROM rota.lane x USING h WHERE x.ctid = h.tid AND h.run_at IS NULL AND NOT (x.paused OR x.held)
+			DELETE FROM rota.lane x USING h WHERE x.ctid = h.tid AND h.lone
+		), freed AS (
+			UPDATE rota.lane x SET leased = false, salt = NULL, job = NULL, attempt = NULL, owner = NULL, claimed_at = NULL,
+				due = CASE WHEN h.kept THEN NULL ELSE greatest(v_now, h.run_at) END,
+				tier = CASE WHEN h.run_at IS NULL THEN -1 ELSE x.tier END
+			FROM h WHERE x.ctid = h.tid AND NOT h.lone AND (h.kept OR h.run_at IS NOT NULL)
 		)
-		UPDATE rota.lane x SET leased = false, salt = NULL, job = NULL, attempt = NULL, owner = NULL, claimed_at = NULL,
-			due = CASE WHEN x.paused OR x.held THEN NULL ELSE greatest(v_now, h.run_at) END,
-			tier = CASE WHEN h.run_at IS NULL THEN -1 ELSE x.tier END
-		FROM h WHERE x.ctid = h.tid AND (h.run_at IS NOT NULL OR x.paused OR x.held);
+		SELECT array_agg(h.tid), array_agg(h.key), array_agg(h.floor) INTO g_tid, g_key, g_floor
+		FROM h WHERE h.run_at IS NULL AND NOT (h.lone OR h.kept);
+		IF g_tid IS NOT NULL THEN
+			PERFORM rota.vacate(v_q, g_tid, g_key, g_floor, true, v_now);
+		END IF;
 		PERFORM rota.add_tally(v_q, v_now, array_length(d_ord, 1), 0, 0, 0);
 		FOREACH i IN ARRAY d_ord LOOP
 			v_states[i] := 8;
@@ -72,10 +93,10 @@ BEGIN
 	END IF;
 
 	IF a_ord IS NOT NULL THEN
-		SELECT array_agg(x ORDER BY x) INTO a_ord FROM unnest(a_ord) x;
-		FOREACH i IN ARRAY a_ord LOOP
-			SELECT * INTO v_lane FROM rota.lane x WHERE x.queue = v_q AND x.key = coalesce(nullif(p_grp[i], ''), p_id[i]) AND x.lone = (p_grp[i] = '');
-			v_states[i] := rota.settle_one(q, v_lane, p_id[i], coalesce(p_action[i], 1), coalesce(p_delay[i], 0), coalesce(p_error[i], ''), coalesce(p_trace[i], ''),
+		FOR k IN 1..array_length(a_ord, 1) LOOP
+			i := a_ord[k];
+			SELECT * INTO v_lane FROM rota.lane x WHERE x.ctid = a_tid[k];
+			v_states[i] := rota.settle_one(q, v_lane, a_tid[k], p_id[i], coalesce(p_action[i], 1), coalesce(p_delay[i], 0), coalesce(p_error[i], ''), coalesce(p_trace[i], ''),
 				p_payload[i], p_set[i]::jsonb, p_drop[i]::jsonb, p_result[i], v_fresh, v_now);
 		END LOOP;
 	END IF;
@@ -96,9 +117,9 @@ BEGIN
 	RETURN j;
 END $$;
 
--- settle_one ends the lease of a lane that the caller has locked, in any way there
--- is.
-CREATE OR REPLACE FUNCTION rota.settle_one(q rota.queue, l rota.lane, p_id text, p_action integer, p_delay bigint, p_error text, p_trace text,
+-- settle_one ends the lease of a lane at t that the caller has locked, in any way
+-- there is.
+CREATE OR REPLACE FUNCTION rota.settle_one(q rota.queue, l rota.lane, t tid, p_id text, p_action integer, p_delay bigint, p_error text, p_trace text,
 	p_payload bytea, p_set jsonb, p_drop jsonb, p_result bytea, p_fresh boolean, now bigint)
 RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
@@ -164,43 +185,63 @@ BEGIN
 	ELSE
 		at := now;
 	END IF;
-	PERFORM rota.free_lane(l, greatest(at, CASE WHEN at IS NOT NULL THEN now END));
+	PERFORM rota.free_lane(l, t, greatest(at, CASE WHEN at IS NOT NULL THEN now END));
 	RETURN s + CASE WHEN (s >= 5) AND j.result IS NOT NULL THEN 16 ELSE 0 END;
 END $$;
 
--- lock_lease locks the lane of a lease that is still the holder's, and gives its
--- job; null when it is not.
-CREATE OR REPLACE FUNCTION rota.lock_lease(q integer, p_grp text, p_id text, p_fence bigint, p_salt bigint) RETURNS rota.lane LANGUAGE plpgsql AS $$
+-- lane_tids locks the lanes of leases that are still the holders', and gives where
+-- each is; null for a lost one. p_tid are hints.
+CREATE OR REPLACE FUNCTION rota.lane_tids(p_queue integer, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[], p_tid tid[]) RETURNS tid[] LANGUAGE plpgsql AS $$
 DECLARE
-	l rota.lane;
+	tids tid[] := array_fill(NULL::tid, ARRAY[array_length(p_id, 1)]);
+	missing boolean[] := array_fill(true, ARRAY[array_length(p_id, 1)]);
+	n integer := 0;
+	r record;
 BEGIN
-	SELECT * INTO l FROM rota.lane x WHERE x.queue = q AND x.key = coalesce(nullif(p_grp, ''), p_id) AND x.lone = (p_grp = '')
-		AND x.leased AND x.fence = p_fence AND x.salt = p_salt FOR UPDATE;
-	RETURN l;
+	FOR r IN
+		SELECT x.ord, l.tid FROM (SELECT z.* FROM unnest(p_grp, p_id, p_fence, p_salt, p_tid) WITH ORDINALITY AS z(grp, id, fence, salt, tid, ord)
+			ORDER BY coalesce(nullif(z.grp, ''), z.id) COLLATE "C") x,
+		LATERAL (SELECT z.ctid AS tid FROM rota.lane z WHERE z.ctid = x.tid AND z.queue = p_queue AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
+			AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE) l
+	LOOP
+		tids[r.ord] := r.tid;
+		missing[r.ord] := false;
+		n := n + 1;
+	END LOOP;
+	IF n < array_length(p_id, 1) THEN
+		FOR r IN
+			SELECT x.ord, l.tid FROM (SELECT z.* FROM unnest(p_grp, p_id, p_fence, p_salt, missing) WITH ORDINALITY AS z(grp, id, fence, salt, missing, ord)
+				WHERE z.missing AND z.fence >= 0 ORDER BY coalesce(nullif(z.grp, ''), z.id) COLLATE "C") x,
+			LATERAL (SELECT z.ctid AS tid FROM rota.lane z WHERE z.queue = p_queue AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
+				AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE) l
+		LOOP
+			tids[r.ord] := r.tid;
+		END LOOP;
+	END IF;
+	RETURN tids;
 END $$;
 
 -- extend prolongs leases; it gives the new end for each, 0 for a lost one, and its
 -- negative when the job is to be cancelled.
-CREATE OR REPLACE FUNCTION rota.extend(p_queue text, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[], p_lease bigint)
+CREATE OR REPLACE FUNCTION rota.extend(p_queue text, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[], p_tid tid[], p_lease bigint)
 RETURNS bigint[] LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
 	v_q integer;
 	v_until bigint;
+	v_tid tid[];
 	v_ends bigint[] := array_fill(0::bigint, ARRAY[array_length(p_id, 1)]);
 	r record;
 BEGIN
 	SELECT x.id INTO v_q FROM rota.queue x WHERE x.name = p_queue;
 	PERFORM pg_current_xact_id();
+	v_tid := rota.lane_tids(v_q, p_grp, p_id, p_fence, p_salt, p_tid);
 	v_until := rota.us() + p_lease;
 	FOR r IN
 		WITH a AS MATERIALIZED (
-			SELECT l.tid, x.ord, j.cancel
-			FROM (SELECT y.* FROM (SELECT z.* FROM unnest(p_grp, p_id, p_fence, p_salt) WITH ORDINALITY AS z(grp, id, fence, salt, ord)) y
-				ORDER BY coalesce(nullif(y.grp, ''), y.id) COLLATE "C") x,
-			LATERAL (SELECT z.ctid AS tid, z.job FROM rota.lane z WHERE z.queue = v_q AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
-				AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE) l,
+			SELECT x.tid, x.ord, j.cancel FROM unnest(v_tid, p_id) WITH ORDINALITY AS x(tid, id, ord),
+			LATERAL (SELECT z.job FROM rota.lane z WHERE z.ctid = x.tid) l,
 			LATERAL (SELECT z.cancel FROM rota.job z WHERE z.queue = v_q AND z.id = x.id AND z.seq = l.job LIMIT 1) j
 		), u AS (
 			UPDATE rota.lane z SET due = v_until FROM (SELECT DISTINCT a.tid FROM a) y WHERE z.ctid = y.tid
@@ -213,19 +254,16 @@ BEGIN
 END $$;
 
 -- save patches a running job; false when the lease is lost.
-CREATE OR REPLACE FUNCTION rota.save(p_queue text, p_grp text, p_id text, p_fence bigint, p_salt bigint, p_payload bytea, p_set text, p_drop text, p_result bytea)
+CREATE OR REPLACE FUNCTION rota.save(p_queue text, p_grp text, p_id text, p_fence bigint, p_salt bigint, p_tid tid, p_payload bytea, p_set text, p_drop text, p_result bytea)
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	v_q integer;
-	l rota.lane;
+	t tid;
 	j rota.job;
 BEGIN
 	SELECT x.id INTO v_q FROM rota.queue x WHERE x.name = p_queue;
-	l := rota.lock_lease(v_q, p_grp, p_id, p_fence, p_salt);
-	IF l.job IS NULL THEN
-		RETURN false;
-	END IF;
-	SELECT * INTO j FROM rota.job x WHERE x.queue = v_q AND x.id = p_id AND x.seq = l.job;
+	t := (rota.lane_tids(v_q, ARRAY[p_grp], ARRAY[p_id], ARRAY[p_fence], ARRAY[p_salt], ARRAY[p_tid]))[1];
+	SELECT * INTO j FROM rota.job x WHERE x.queue = v_q AND x.id = p_id AND x.seq = (SELECT l.job FROM rota.lane l WHERE l.ctid = t);
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;

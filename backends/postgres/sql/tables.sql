@@ -15,6 +15,13 @@ CREATE TABLE rota.meta (
 CREATE SEQUENCE rota.ticks;
 CREATE SEQUENCE rota.rewind;
 
+-- era has a row unless the server has recovered from a crash, or was a standby,
+-- since the last claim: such a server empties it. It may have lost its last
+-- commits then, and what claims took away is there again.
+CREATE UNLOGGED TABLE rota.era (
+	one boolean PRIMARY KEY DEFAULT true CHECK (one)
+);
+
 -- A queue's row is made once and never deleted, so that a publish under way can
 -- not lose its queue; alive tells whether the queue exists.
 CREATE TABLE rota.queue (
@@ -99,23 +106,35 @@ CREATE TABLE rota.lane (
 	held       boolean  NOT NULL DEFAULT false,
 	key        text COLLATE "C" NOT NULL,
 	owner      text,
-	held_by    text COLLATE "C",
-	PRIMARY KEY (queue, key, lone)
+	held_by    text COLLATE "C"
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000,
 	autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 1);
 CREATE INDEX lane_turn ON rota.lane (queue, tier, leased, due, born, key) WHERE due IS NOT NULL;
+CREATE INDEX lane_key ON rota.lane (queue, key, lone);
+
+-- A seat is there exactly as long as the lane of a group: made and deleted with
+-- it, and never updated. It makes the lane the only one of its group. The lane's
+-- own index could not be unique at a fair price: each lease adds entries to it,
+-- and a uniqueness check passes all that an old snapshot keeps.
+CREATE TABLE rota.seat (
+	queue integer NOT NULL,
+	key   text COLLATE "C" NOT NULL,
+	PRIMARY KEY (queue, key)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000,
+	autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 1);
 
 -- An arrival says that a group may have got its first job. Publishes insert
--- them, claims take them away; a group without a lane has one for its head.
+-- them, claims take them away; a group without a lane has one for its head. It is
+-- due a head start before at, the time its job was created.
 CREATE TABLE rota.arrival (
-	due   bigint   NOT NULL,
+	at    bigint   NOT NULL,
 	place bigint   NOT NULL,
 	queue integer  NOT NULL,
-	tier  smallint NOT NULL,
+	tier  smallint NOT NULL, -- 5: of a job that stands in line before it is due
 	grp   text COLLATE "C" NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000,
 	autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 1);
-CREATE INDEX arrival_turn ON rota.arrival (queue, tier, due, grp, place);
+CREATE INDEX arrival_turn ON rota.arrival (queue, tier, at, grp, place);
 
 -- A taken dedup key.
 CREATE TABLE rota.dedup (
