@@ -81,10 +81,17 @@ func storeError(ctx context.Context, what string, err error) error {
 	var dial *pgconn.ConnectError
 	var network net.Error
 	if errors.As(err, &dial) || errors.As(err, &network) || isBroken(err) {
-		return fmt.Errorf("postgres: %s: %w: %w", what, core.ErrUnavailable, err)
+		return fmt.Errorf("postgres: %s: %w: %w", what, core.ErrUnavailable, oneLine{err})
 	}
 	return fmt.Errorf("postgres: %s: %w", what, err)
 }
+
+// oneLine is an error of the driver, which takes a line for each address it has
+// tried.
+type oneLine struct{ err error }
+
+func (e oneLine) Error() string { return strings.Join(strings.Fields(e.err.Error()), " ") }
+func (e oneLine) Unwrap() error { return e.err }
 
 // isBroken tells that a connection ended while it was in use.
 func isBroken(err error) bool {
