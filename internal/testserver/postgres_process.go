@@ -50,7 +50,7 @@ type postgresProcess struct {
 }
 
 func newPostgresProcess(cfg config) (*postgresProcess, error) {
-	bin, err := postgresBin()
+	bin, err := postgresBin(cfg.programs...)
 	if err != nil {
 		return nil, err
 	}
