@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/rota-queue/rota/core"
@@ -70,18 +69,6 @@ func Open(ctx context.Context, url string, opts Options) (*Backend, error) {
 	}
 	b.own = true
 	return b, nil
-}
-
-// cancelPatience is how long a call whose context has ended waits for the server to
-// say that it was cancelled.
-const cancelPatience = time.Second
-
-// cancelRequests makes the end of a call's context cancel the statement, and keeps
-// the connection. The driver's own way is to break the connection, and under load
-// the next call, on a new connection that has everything to plan, would then be
-// too late as well.
-func cancelRequests(conn *pgconn.PgConn) ctxwatch.Handler {
-	return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelPatience}
 }
 
 func openRetrying(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Backend, error) {
