@@ -19,7 +19,7 @@ type postgresServer struct {
 }
 
 func withPostgres(f func(*postgresServer) error) error {
-	server, err := testserver.LaunchPostgres(testserver.Args("-c", "max_connections=100", "-c", "shared_buffers=512MB", "-c", "max_wal_size=8GB"))
+	server, err := testserver.LaunchPostgres(testserver.Programs("pgbench"), testserver.Args("-c", "max_connections=100", "-c", "shared_buffers=512MB", "-c", "max_wal_size=8GB"))
 	if err != nil {
 		return err
 	}

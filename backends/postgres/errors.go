@@ -30,6 +30,8 @@ var serverErrors = map[string]struct {
 	"08":    {core.ErrUnavailable, "the connection to the server broke"},
 	"28":    {core.ErrMisconfigured, "the server refuses the user or password: correct the URL or pg_hba.conf"},
 	"3D":    {core.ErrMisconfigured, "there is no such database: create it or correct the URL"},
+	"26000": {core.ErrMisconfigured, preparedGone},
+	"42P05": {core.ErrMisconfigured, preparedGone},
 	"25006": {core.ErrMisconfigured, "the server is read-only (a standby, or default_transaction_read_only), nothing was written: connect to the primary (target_session_attrs=read-write)"},
 	"25P02": {ErrTxFailed, "nothing was done: roll the transaction back and begin again"},
 	"40001": {ErrTxConflict, "nothing was done: roll the transaction back and begin again"},
@@ -53,6 +55,9 @@ var serverErrors = map[string]struct {
 	"22021": {core.ErrInvalid, "a text is not valid in the database's encoding (a NUL byte, or the encoding is not UTF8), nothing was done"},
 	"22P05": {core.ErrInvalid, "a text can not be stored in the database's encoding (a NUL byte, or the encoding is not UTF8), nothing was done"},
 }
+
+// preparedGone is what a pooler does that gives each transaction another session.
+const preparedGone = "the session is not the one in which the statement was prepared, nothing was done: behind PgBouncer in transaction mode add default_query_exec_mode=exec to the URL"
 
 // storeError explains an error of the driver or the server; nil stays nil. What
 // the caller's context ended keeps its cause.
@@ -81,10 +86,17 @@ func storeError(ctx context.Context, what string, err error) error {
 	var dial *pgconn.ConnectError
 	var network net.Error
 	if errors.As(err, &dial) || errors.As(err, &network) || isBroken(err) {
-		return fmt.Errorf("postgres: %s: %w: %w", what, core.ErrUnavailable, err)
+		return fmt.Errorf("postgres: %s: %w: %w", what, core.ErrUnavailable, oneLine{err})
 	}
 	return fmt.Errorf("postgres: %s: %w", what, err)
 }
+
+// oneLine is an error of the driver, which takes a line for each address it has
+// tried.
+type oneLine struct{ err error }
+
+func (e oneLine) Error() string { return strings.Join(strings.Fields(e.err.Error()), " ") }
+func (e oneLine) Unwrap() error { return e.err }
 
 // isBroken tells that a connection ended while it was in use.
 func isBroken(err error) bool {

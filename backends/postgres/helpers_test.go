@@ -41,17 +41,7 @@ func openShared(t testing.TB) *Backend {
 // newDatabase makes an empty database on the shared server and gives its URL.
 func newDatabase(t testing.TB) string {
 	t.Helper()
-	url := testserver.SharedPostgres(t).URL()
-	name := strings.ToLower(strings.NewReplacer("-", "_", "/", "_").Replace(testserver.UniqueName(t)))
-	name = "d" + name[max(0, len(name)-50):]
-	conn := connect(t, url)
-	_, err := conn.Exec(t.Context(), "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
-	check(t, err)
-	t.Cleanup(func() {
-		_, err := conn.Exec(context.Background(), "DROP DATABASE "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
-		check(t, err)
-	})
-	return strings.Replace(url, "/postgres?", "/"+name+"?", 1)
+	return testserver.SharedPostgres(t).NewDatabase(t)
 }
 
 func connect(t testing.TB, url string) *pgx.Conn {

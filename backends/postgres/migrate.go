@@ -2,7 +2,6 @@ package rotapostgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -17,6 +16,9 @@ type SchemaError struct {
 	Schema string
 	Have   int // the version that is installed, 0 for none
 	Want   int // the version this package works with
+	// FunctionsTooNew: the tables fit, but the functions are of a later version of
+	// the package, and do not serve this one any more.
+	FunctionsTooNew bool
 }
 
 func (e *SchemaError) Error() string {
@@ -26,7 +28,10 @@ func (e *SchemaError) Error() string {
 	case e.Have > e.Want:
 		return fmt.Sprintf("postgres: schema %q has version %d and this program knows %d: update the program", e.Schema, e.Have, e.Want)
 	}
-	if e.Have == e.Want {
+	switch {
+	case e.FunctionsTooNew:
+		return fmt.Sprintf("postgres: schema %q has the functions of a later version of rota, which do not serve this program any more: update the program", e.Schema)
+	case e.Have == e.Want:
 		return fmt.Sprintf("postgres: schema %q has the functions of another version of rota: run rota migrate, or open with MigrateAuto", e.Schema)
 	}
 	return fmt.Sprintf("postgres: schema %q has version %d and this program needs %d: run rota migrate, or open with MigrateAuto", e.Schema, e.Have, e.Want)
@@ -46,7 +51,9 @@ type Beginner interface {
 // Migrate brings a schema (empty: DefaultSchema) to a version: SchemaVersion to
 // install it or bring it up to date, 0 to remove it with all it holds. All of it
 // is one transaction, many processes may do it at once, and doing it again changes
-// nothing. A schema that is newer than this package is a *SchemaError.
+// nothing. Functions of a later version of the package that still serve this one
+// are left as they are. A schema that is newer than this package can work with is
+// a *SchemaError.
 func Migrate(ctx context.Context, db Beginner, schema string, version int) error {
 	opts := Options{Schema: schema}.withDefaults()
 	if err := opts.validate(); err != nil {
@@ -55,36 +62,66 @@ func Migrate(ctx context.Context, db Beginner, schema string, version int) error
 	if version < 0 || version > schemaVersion {
 		return core.Invalid("schema version", version, fmt.Sprintf("is not between 0 and %d", schemaVersion))
 	}
-	tx, err := db.Begin(ctx)
-	if err != nil {
-		return storeError(ctx, "migrate", err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
-	if err := migrateTx(ctx, tx, opts.Schema, version); err != nil {
-		return err
-	}
-	return storeError(ctx, "migrate", tx.Commit(ctx))
+	_, err := migrate(ctx, db, opts.Schema, version)
+	return err
 }
 
-func migrateTx(ctx context.Context, tx pgx.Tx, schema string, version int) error {
-	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(1919906913, hashtext('migrate '||$1::text))", schema); err != nil {
-		return storeError(ctx, "migrate", err)
-	}
-	have, functions, err := installed(ctx, tx, schema)
+// migrate gives what was found, and was there before.
+func migrate(ctx context.Context, db Beginner, schema string, version int) (found, error) {
+	tx, err := db.Begin(ctx)
 	if err != nil {
-		return err
+		return found{}, storeError(ctx, "migrate", err)
 	}
-	if have > schemaVersion {
-		return &SchemaError{Schema: schema, Have: have, Want: schemaVersion}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
+	was, err := migrateTx(ctx, tx, schema, version)
+	if err != nil {
+		return was, err
 	}
-	if have == version && (version == 0 || functions == functionsDigest()) {
-		return nil
+	return was, storeError(ctx, "migrate", tx.Commit(ctx))
+}
+
+func migrateTx(ctx context.Context, tx pgx.Tx, schema string, version int) (found, error) {
+	// What others have committed until the lock is had must be seen.
+	if _, err := tx.Exec(ctx, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+		return found{}, storeError(ctx, "migrate", err)
+	}
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(1919906913, hashtext('migrate '||$1::text))", schema); err != nil {
+		return found{}, storeError(ctx, "migrate", err)
+	}
+	was, err := look(ctx, tx, schema)
+	if err != nil {
+		return was, err
+	}
+	switch was.fits() {
+	case tooNew:
+		// Newer functions go with their schema, newer tables may hold what this
+		// version knows nothing of.
+		if version > 0 || was.version > schemaVersion {
+			return was, was.schemaError(schema)
+		}
+	case current, usable:
+		if version == schemaVersion {
+			return was, nil
+		}
+	}
+	if version == 0 && was.version == 0 {
+		return was, nil
+	}
+	if version > 0 {
+		var number int
+		var encoding string
+		if err := tx.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')").Scan(&number, &encoding); err != nil {
+			return was, storeError(ctx, "migrate", err)
+		}
+		if err := serverFits(number, encoding, neededIsolation); err != nil {
+			return was, err
+		}
 	}
 	// One batch of statements without parameters, by the simple protocol.
-	if _, err := tx.Conn().PgConn().Exec(ctx, migrationSQL(schema, have, version)).ReadAll(); err != nil {
-		return storeError(ctx, "migrate", err)
+	if _, err := tx.Conn().PgConn().Exec(ctx, migrationSQL(schema, was.version, version)).ReadAll(); err != nil {
+		return was, storeError(ctx, "migrate", err)
 	}
-	return nil
+	return was, nil
 }
 
 // MigrationSQL is what Migrate would run to bring a schema (empty: DefaultSchema)
@@ -124,42 +161,20 @@ func migrationSQL(schema string, from, to int) string {
 	add("undefine.sql")
 	b.WriteString(functionsSQL(schema))
 	fmt.Fprintf(&b, "INSERT INTO %q.meta (version, functions) VALUES (%d, '%s')\n\tON CONFLICT (one) DO UPDATE SET version = excluded.version, functions = excluded.functions;\n",
-		schema, to, functionsDigest())
+		schema, to, ownFunctions())
 	return b.String()
 }
 
-// querier is what both a pool and a transaction can do.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-// installed tells which version is there, 0 for none, and the digest of its
-// functions.
-func installed(ctx context.Context, db querier, schema string) (version int, functions string, err error) {
-	var there bool
-	// Not to_regclass: it may answer from a cache that is older than the lock.
-	if err := db.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = $1::text AND c.relname = 'meta')`, schema).Scan(&there); err != nil {
-		return 0, "", storeError(ctx, "read the schema's version", err)
+// CheckSchema answers a *SchemaError unless this version of the package can work
+// with the schema (empty: DefaultSchema) as it is. It changes nothing.
+func CheckSchema(ctx context.Context, db Querier, schema string) error {
+	opts := Options{Schema: schema}.withDefaults()
+	if err := opts.validate(); err != nil {
+		return err
 	}
-	if !there {
-		return 0, "", nil
-	}
-	err = db.QueryRow(ctx, fmt.Sprintf("SELECT version, functions FROM %q.meta", schema)).Scan(&version, &functions)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, "", nil
-	}
-	return version, functions, storeError(ctx, "read the schema's version", err)
-}
-
-// checkSchema is what opening does when it must not migrate.
-func checkSchema(ctx context.Context, db querier, schema string) error {
-	have, functions, err := installed(ctx, db, schema)
+	is, err := look(ctx, db, opts.Schema)
 	if err != nil {
 		return err
 	}
-	if have != schemaVersion || functions != functionsDigest() {
-		return &SchemaError{Schema: schema, Have: have, Want: schemaVersion}
-	}
-	return nil
+	return is.schemaError(opts.Schema)
 }

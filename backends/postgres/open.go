@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/rota-queue/rota/core"
@@ -72,18 +71,6 @@ func Open(ctx context.Context, url string, opts Options) (*Backend, error) {
 	return b, nil
 }
 
-// cancelPatience is how long a call whose context has ended waits for the server to
-// say that it was cancelled.
-const cancelPatience = time.Second
-
-// cancelRequests makes the end of a call's context cancel the statement, and keeps
-// the connection. The driver's own way is to break the connection, and under load
-// the next call, on a new connection that has everything to plan, would then be
-// too late as well.
-func cancelRequests(conn *pgconn.PgConn) ctxwatch.Handler {
-	return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelPatience}
-}
-
 func openRetrying(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Backend, error) {
 	deadline := time.Now().Add(startPatience)
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -137,14 +124,26 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Backend, error
 // prepareSchema does what Options.Migrate says. Who may not migrate may still work
 // with a schema that is up to date.
 func (b *Backend) prepareSchema(ctx context.Context) error {
-	if b.opts.Migrate == MigrateCheck {
-		return checkSchema(ctx, b.pool, b.opts.Schema)
-	}
-	have, functions, err := installed(ctx, b.pool, b.opts.Schema)
-	if err != nil || have == schemaVersion && functions == functionsDigest() {
+	is, err := look(ctx, b.pool, b.opts.Schema)
+	if err != nil {
 		return err
 	}
-	return Migrate(ctx, b.pool, b.opts.Schema, schemaVersion)
+	if is.fits() == outdated && b.opts.Migrate == MigrateAuto {
+		if is, err = migrate(ctx, b.pool, b.opts.Schema, schemaVersion); err != nil {
+			return err
+		}
+		if own := ownFunctions(); is.fits() == outdated && is.functions.revision == own.revision {
+			b.opts.Logger.Warn("rota: replaced functions that another build of the same revision of this package had put there; let all processes on a schema run one version",
+				"schema", b.opts.Schema, "had", is.functions.String(), "has", own.String())
+		}
+	} else if err := is.schemaError(b.opts.Schema); err != nil {
+		return err
+	}
+	if is.fits() == usable {
+		b.opts.Logger.Warn("rota: the schema has the functions of a later version of this package, and they stay; update this program too",
+			"schema", b.opts.Schema, "has", is.functions.String(), "program", ownFunctions().String())
+	}
+	return nil
 }
 
 // checkServer refuses a server that can not do what is needed.
@@ -163,6 +162,9 @@ func (b *Backend) checkServer(ctx context.Context) error {
 	return serverFits(version, encoding, isolation)
 }
 
+// neededIsolation is what transactions must have by default.
+const neededIsolation = "read committed"
+
 // serverFits judges server_version_num, the encoding of the database and the
 // isolation that transactions have by default.
 func serverFits(version int, encoding, isolation string) error {
@@ -171,7 +173,7 @@ func serverFits(version int, encoding, isolation string) error {
 		return fmt.Errorf("postgres: %w: the server is version %d.%d, and 13 or later is needed", core.ErrMisconfigured, version/10000, version%10000)
 	case encoding != "UTF8":
 		return fmt.Errorf("postgres: %w: the database has encoding %s, and UTF8 is needed", core.ErrMisconfigured, encoding)
-	case isolation != "read committed":
+	case isolation != neededIsolation:
 		return fmt.Errorf("postgres: %w: default_transaction_isolation is %q for this role, and \"read committed\" is needed: ALTER ROLE ... SET it, or put it into the URL", core.ErrMisconfigured, isolation)
 	}
 	return nil

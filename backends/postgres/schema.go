@@ -17,6 +17,16 @@ var sources embed.FS
 // migrations.
 const schemaVersion = 1
 
+// functionsRevision grows with each release that changes the functions, so that an
+// older program knows newer functions and leaves them in place. functionsSince is
+// the oldest revision whose programs the functions still serve: it stays when all
+// they call is there with the same parameters and meaning, else it becomes
+// functionsRevision, and those programs refuse to open.
+const (
+	functionsRevision = 1
+	functionsSince    = 1
+)
+
 // migrations change the tables, one version after the other. The functions are
 // replaced as a whole whenever the schema is migrated.
 var migrations = []struct {

@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/rota-queue/rota/core"
-	"github.com/rota-queue/rota/core/backendtest"
 	"github.com/rota-queue/rota/internal/testserver"
 )
 
@@ -179,19 +178,6 @@ func (s *txStorm) work(ctx context.Context, stop chan struct{}) {
 			s.mu.Unlock()
 		}
 	}
-}
-
-// Without hints everything works by polling, as it does when nothing is prepared
-// and no session lasts: behind PgBouncer in transaction mode.
-func TestNotifyOff(t *testing.T) {
-	t.Parallel()
-	h := harness(func(t testing.TB) *Backend {
-		b, err := Open(t.Context(), testserver.SharedPostgres(t).URL()+"&pool_max_conns=6&default_query_exec_mode=exec", Options{Notify: NotifyOff})
-		check(t, err)
-		return b
-	})
-	h.Slow = true // smaller storms: TestStorms has the large ones
-	backendtest.RunStorms(t, h)
 }
 
 // Each call may run on another session, and leaves none of its own state behind:

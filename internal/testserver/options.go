@@ -11,6 +11,7 @@ type config struct {
 	password string
 	clock    bool
 	offset   time.Duration
+	programs []string
 }
 
 func newConfig(opts []Option) config {
@@ -43,4 +44,10 @@ func Password(password string) Option { return func(c *config) { c.password = pa
 // the C library, so a worker's can not.
 func ClockOffset(d time.Duration) Option {
 	return func(c *config) { c.clock, c.offset = true, d }
+}
+
+// Programs demands that these programs are beside the server's own, such as
+// Programs("pgbench").
+func Programs(names ...string) Option {
+	return func(c *config) { c.programs = append(c.programs, names...) }
 }

@@ -19,7 +19,7 @@ type PostgresServer struct {
 
 // Postgres starts a private PostgreSQL that lives until the test ends. Its
 // programs are those in the folder that ROTA_POSTGRES_BIN names, else those on
-// the PATH, else the newest of /usr/lib/postgresql. A process that is root runs
+// the PATH (or where they are linked to), else the newest of /usr/lib/postgresql. A process that is root runs
 // it as the user postgres. What it has acknowledged is there again after Kill and
 // Restart, though not after the machine's own crash. Args are given to the
 // server as they are, such as Args("-c", "max_connections=20").

@@ -6,35 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"sync"
 )
-
-// postgresBin finds the folder of the server's programs.
-func postgresBin() (string, error) {
-	if named := os.Getenv("ROTA_POSTGRES_BIN"); named != "" {
-		if _, err := os.Stat(filepath.Join(named, "postgres")); err != nil {
-			return "", fmt.Errorf("ROTA_POSTGRES_BIN names no folder with a postgres: %w", err)
-		}
-		return filepath.Abs(named)
-	}
-	if path, err := exec.LookPath("postgres"); err == nil {
-		return filepath.Dir(path), nil
-	}
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	slices.SortFunc(found, func(a, b string) int { return major(a) - major(b) })
-	if len(found) == 0 {
-		return "", errors.New("no postgres on the PATH or in /usr/lib/postgresql: install it (apt-get install postgresql) or name its folder in ROTA_POSTGRES_BIN")
-	}
-	return filepath.Dir(found[len(found)-1]), nil
-}
-
-// major is the version in a path of Debian's.
-func major(path string) int {
-	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
-	return n
-}
 
 // postgresDir makes a folder that the server's user may enter.
 func postgresDir() (string, error) {

@@ -50,23 +50,29 @@ type postgresProcess struct {
 }
 
 func newPostgresProcess(cfg config) (*postgresProcess, error) {
-	bin, err := postgresBin()
+	bin, err := postgresBin(cfg.programs...)
 	if err != nil {
 		return nil, err
 	}
+	return beginPostgres(bin, cfg, func(data string) error { return copyCluster(bin, data) })
+}
+
+// beginPostgres starts a server on the data folder that fill makes.
+func beginPostgres(bin string, cfg config, fill func(data string) error) (*postgresProcess, error) {
 	p := &postgresProcess{bin: bin, cfg: cfg}
+	var err error
 	if p.dir, err = postgresDir(); err != nil {
 		return nil, err
 	}
-	if err = p.begin(); err != nil {
+	if err = p.begin(fill); err != nil {
 		_ = os.RemoveAll(p.dir)
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *postgresProcess) begin() error {
-	if err := copyCluster(p.bin, p.data()); err != nil {
+func (p *postgresProcess) begin(fill func(data string) error) error {
+	if err := fill(p.data()); err != nil {
 		return err
 	}
 	if p.cfg.clock {
@@ -183,8 +189,8 @@ func (p *postgresProcess) probe(pid int) error {
 	for s := bufio.NewScanner(file); s.Scan(); {
 		lines = append(lines, strings.TrimSpace(s.Text()))
 	}
-	if len(lines) < 8 || lines[0] != strconv.Itoa(pid) || lines[7] != "ready" {
-		return errors.New("postmaster.pid does not say ready")
+	if len(lines) < 8 || lines[0] != strconv.Itoa(pid) || lines[7] != "ready" && lines[7] != "standby" {
+		return errors.New("postmaster.pid does not say ready or standby")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

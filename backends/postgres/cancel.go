@@ -1,0 +1,54 @@
+package rotapostgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+)
+
+const (
+	// cancelPatience is how long a call whose context has ended waits for the server
+	// to say that it was cancelled.
+	cancelPatience = time.Second
+	// cancelLinger is how long after a cancel request it may still reach the session,
+	// where it must not meet the next statement.
+	cancelLinger = 100 * time.Millisecond
+)
+
+// canceller makes the end of a call's context cancel the statement, and keeps the
+// connection. The driver's own way is to break the connection, and under load the
+// next call, on a new connection that has everything to plan, would then be too
+// late as well.
+//
+// The driver has such a handler too (CancelRequestContextWatcherHandler), but that
+// one hangs up on its cancel request when the statement ends by itself meanwhile,
+// and a PgBouncer of Debian 12 dies of that.
+type canceller struct {
+	conn *pgconn.PgConn
+	done chan struct{} // closed when the request can reach no statement any more
+}
+
+func cancelRequests(conn *pgconn.PgConn) ctxwatch.Handler { return &canceller{conn: conn} }
+
+// HandleCancel is called when the context of a call ends.
+func (c *canceller) HandleCancel(context.Context) {
+	c.done = make(chan struct{})
+	deadline := time.Now().Add(cancelPatience)
+	_ = c.conn.Conn().SetDeadline(deadline) // fails only on a closed connection
+	go func(done chan struct{}) {
+		defer close(done)
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		defer cancel()
+		// If it is not heard, the deadline breaks the connection.
+		_ = c.conn.CancelRequest(ctx)
+		time.Sleep(cancelLinger)
+	}(c.done)
+}
+
+// HandleUnwatchAfterCancel is called when that call has come back.
+func (c *canceller) HandleUnwatchAfterCancel() {
+	<-c.done
+	_ = c.conn.Conn().SetDeadline(time.Time{}) // fails only on a closed connection
+}
