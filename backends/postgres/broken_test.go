@@ -18,12 +18,12 @@ func TestConnectionsClosedByServer(t *testing.T) {
 	b := open(t, url+"&pool_max_conns=3", Options{Notify: NotifyOff})
 	q := newQueue(t, b)
 	q.publish("g", "taken")
-	other := connect(t, url)
+	killer, other := connect(t, url), connect(t, url)
 	terminate := func(what string) {
 		t.Helper()
 		eventually(t, "a session is closed: "+what, func() bool {
 			var n int
-			check(t, other.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND "+what).Scan(&n))
+			check(t, killer.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'rota' AND "+what).Scan(&n))
 			return n > 0
 		})
 	}
@@ -39,8 +39,6 @@ func TestConnectionsClosedByServer(t *testing.T) {
 			t.Errorf("a call whose connection was closed: got %v, want ErrUnavailable", err)
 		}
 	})
-	killer := connect(t, url)
-	other, killer = killer, other
 	terminate("wait_event_type = 'Lock'")
 	wg.Wait()
 	check(t, tx.Rollback(t.Context()))
@@ -51,7 +49,7 @@ func TestConnectionsClosedByServer(t *testing.T) {
 	for range 3 {
 		l := q.claim(1)
 		equal(t, "leases", len(l), 1)
-		terminate("state = 'idle' AND application_name = 'rota'")
+		terminate("state = 'idle'")
 		res, err := b.Settle(t.Context(), q.name, outcomes(core.Release, l...))
 		for tries := 0; err != nil; tries++ {
 			wantError(t, err, core.ErrUnavailable, "")
