@@ -47,14 +47,10 @@ func TestPgBouncerConformance(t *testing.T) {
 
 // Without hints everything works by polling, too.
 func TestPgBouncerStorms(t *testing.T) {
-	for name, opts := range map[string]Options{"Listening": direct(t), "NotifyOff": {Notify: NotifyOff}} {
-		t.Run(name, func(t *testing.T) {
-			_, open := throughPgBouncer(t, opts)
-			h := harness(open)
-			h.Slow = true // smaller storms: TestStorms has the large ones
-			backendtest.RunStorms(t, h)
-		})
-	}
+	_, open := throughPgBouncer(t, Options{Notify: NotifyOff})
+	h := harness(open)
+	h.Slow = true // smaller storms: TestStorms has the large ones
+	backendtest.RunStorms(t, h)
 }
 
 // Calls that are cancelled at any moment: a cancel request that its client gave up

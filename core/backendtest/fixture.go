@@ -16,9 +16,12 @@ import (
 
 const (
 	// testTimeout ends a test that is stuck.
-	testTimeout = 60 * time.Second
+	testTimeout = 90 * time.Second
+	// stormTimeout is for a storm, which does more.
+	stormTimeout = 5 * time.Minute
 	// patience is how long a test waits for what must happen soon.
-	patience = 10 * time.Second
+	// It is long, as a test machine may do many things at once.
+	patience = 30 * time.Second
 	// hour is a lease or delay that does not run out during a test.
 	hour = time.Hour
 	// brief is a lease or delay that a test means to let run out, but not before
@@ -49,7 +52,13 @@ type fixture struct {
 
 func newFixture(t *testing.T, h Harness) *fixture {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	return newFixtureFor(t, h, testTimeout)
+}
+
+// newFixtureFor has a time after which the test is taken to be stuck.
+func newFixtureFor(t *testing.T, h Harness, timeout time.Duration) *fixture {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	f := &fixture{T: t, h: h, ctx: ctx}
 	f.b = f.open()

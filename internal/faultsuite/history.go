@@ -10,7 +10,7 @@ import (
 
 // patience is how long a test waits for what must happen soon. It is long, as a
 // loaded machine may run many tests at once; it bounds nothing that is promised.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // history gathers what processes write.
 type history struct {

@@ -44,7 +44,7 @@ type process struct {
 // what became of each; one that does not is the case that backends make fast.
 func newStorm(t *testing.T, store Store, server Server, kept bool) *storm {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	s := &storm{T: t, store: store, server: server, ctx: ctx, url: server.URL(), queue: "faults", kept: kept}
 	s.history = newHistory(t)
@@ -145,10 +145,16 @@ func (s *storm) settleDown() {
 	s.end(last)
 }
 
-// drain waits until nothing unfinished is left.
+// drain waits until nothing unfinished is left. It gives up when the number of
+// unfinished jobs has not fallen for a while.
 func (s *storm) drain() {
 	s.Helper()
-	for deadline := time.Now().Add(patience); !s.drained(); time.Sleep(10 * time.Millisecond) {
+	least, deadline := s.unfinished(), time.Now().Add(patience)
+	for !s.drained() {
+		time.Sleep(10 * time.Millisecond)
+		if n := s.unfinished(); n < least {
+			least, deadline = n, time.Now().Add(patience)
+		}
 		if time.Now().After(deadline) {
 			s.lookForStranded()
 			info, _ := s.backend.QueueInfo(s.ctx, s.queue)
@@ -160,15 +166,21 @@ func (s *storm) drain() {
 // drained releases held groups, as a person would, and tells whether nothing
 // unfinished is left.
 func (s *storm) drained() bool {
-	info, err := s.backend.QueueInfo(s.ctx, s.queue)
-	s.check(err)
+	left := s.unfinished()
 	for _, g := range s.groups() {
 		if g.Held {
 			s.check(s.backend.ActOnGroup(s.ctx, s.queue, g.Group, core.ReleaseGroup))
 		}
 	}
-	return info.Jobs[core.StatePending]+info.Jobs[core.StateScheduled]+
-		info.Jobs[core.StateRunning]+info.Jobs[core.StateRetrying] == 0
+	return left == 0
+}
+
+func (s *storm) unfinished() int64 {
+	s.Helper()
+	info, err := s.backend.QueueInfo(s.ctx, s.queue)
+	s.check(err)
+	return info.Jobs[core.StatePending] + info.Jobs[core.StateScheduled] +
+		info.Jobs[core.StateRunning] + info.Jobs[core.StateRetrying]
 }
 
 func (s *storm) groups() []core.GroupInfo {
