@@ -19,6 +19,9 @@ CREATE OR REPLACE FUNCTION rota.bounds_valid(b bigint[]) RETURNS bigint[] LANGUA
 DECLARE
 	none bigint[] := array_fill(0::bigint, ARRAY[22]);
 BEGIN
+	IF pg_is_in_recovery() THEN -- a standby has no era, and a claim has no use there
+		RAISE SQLSTATE '25006' USING MESSAGE = 'cannot claim during recovery';
+	END IF;
 	IF NOT EXISTS (SELECT 1 FROM rota.era x WHERE x.one) THEN -- no bounds of anybody hold
 		INSERT INTO rota.era DEFAULT VALUES ON CONFLICT DO NOTHING;
 		PERFORM rota.rewound();
