@@ -17,7 +17,7 @@ func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimR
 	nonce := nonce()
 	c := call{
 		script: scriptClaim, keys: []string{b.queueKey(req.Queue)}, retry: 5,
-		args: []any{req.Max, req.MinPriority, micros(req.Lease), req.Owner, nonce, "0", numbers[:3*req.Max], flag(req.ByTurn)},
+		args: []any{req.Max, req.MinPriority, micros(req.Lease), req.Owner, nonce, "0", tens[:2*((req.Max+9)/10)], flag(req.ByTurn)},
 	}
 	return await(ctx, b, func(ctx context.Context) (core.ClaimResult, error) {
 		reply, err := b.insist(ctx, c)
@@ -90,16 +90,19 @@ func decodeClaim(req core.ClaimRequest, nonce string, reply any) (core.ClaimResu
 		if err := decodeClaimed(j, req.Queue, member, text(jobs[2*i+1]), special[int64(i+1)]); err != nil {
 			return core.ClaimResult{}, err
 		}
+		var name string
 		if number(v[0]) == claimFresh {
-			l.Token, l.Fence = tokenOf(nonce, i, member), number(v[4])+int64(i)
+			name = nonce + "." + numbers[3*i:3*i+3] + "." + member[:seqDigits]
+			l.Fence = number(v[4]) + int64(i)
 			j.Attempt++
 		} else {
 			old, err := decodeLease(text(append(list(v[4]), make([]any, i+1)...)[i])) // never too short
 			if err != nil {
 				return core.ClaimResult{}, err
 			}
-			l.Token, l.Fence, j.Attempt = old.token, old.fence, old.attempt
+			name, l.Fence, j.Attempt = old.name, old.fence, old.attempt
 		}
+		l.Token = tokenOf(name, j.Group, j.ID)
 		l.Queue, l.Group, l.JobID, l.Until, l.Job = req.Queue, j.Group, j.ID, until, j
 		j.State, j.ClaimedAt, j.Lease = core.StateRunning, now, &held[i].lease
 		held[i].lease = core.LeaseInfo{Owner: req.Owner, Until: until, Fence: l.Fence}

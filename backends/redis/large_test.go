@@ -171,8 +171,10 @@ func TestCursorAmongTies(t *testing.T) {
 				}
 				seen[job.ID] = true
 				if i == len(page.Jobs)-1 && len(seen)%3 == 0 {
-					if _, err := b.Settle(t.Context(), queue, []core.Outcome{{Lease: core.LeaseRef{Queue: queue, JobID: job.ID, Token: tokenFor(t, b, queue, job)}, Action: core.Complete}}); err != nil {
-						t.Fatal(err)
+					lease := core.LeaseRef{Queue: queue, JobID: job.ID, Token: tokenFor(t, b, queue, job)}
+					res := must[[]core.SettleResult](t)(b.Settle(t.Context(), queue, []core.Outcome{{Lease: lease, Action: core.Complete}}))
+					if res[0].Err != nil {
+						t.Fatal(res[0].Err)
 					}
 				}
 			}
@@ -194,7 +196,7 @@ func tokenFor(t *testing.T, b *Backend, queue string, job *core.Job) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l.token
+	return tokenOf(l.name, "", job.ID)
 }
 
 // Acts on many jobs in the middle of a long line do not keep the server from

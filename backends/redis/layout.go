@@ -2,7 +2,9 @@ package rotaredis
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strconv"
 	"strings"
@@ -265,15 +267,16 @@ const (
 	leaseSeq     = 67
 	leaseID      = 84
 	nonceSize    = leaseNumber - leaseNonce - 1
-	tokenSize    = leaseID - 1 - leaseNonce
+	nameSize     = leaseID - 1 - leaseNonce
+	tokenSize    = nameSize + 8
 )
 
 // lease is what the text of a lease says.
 type lease struct {
-	token, id, owner string
-	fence, seq       int64
-	claimed          time.Time
-	attempt          int
+	name, id, owner string
+	fence, seq      int64
+	claimed         time.Time
+	attempt         int
 }
 
 // decodeLease takes the text of a lease apart.
@@ -284,18 +287,52 @@ func decodeLease(s string) (lease, error) {
 	id, owner, _ := strings.Cut(s[leaseID:], "\n")
 	var d digits
 	l := lease{
-		token: s[leaseNonce : leaseID-1], id: id, owner: owner, seq: d.int(s[leaseSeq : leaseID-1]),
+		name: s[leaseNonce : leaseID-1], id: id, owner: owner, seq: d.int(s[leaseSeq : leaseID-1]),
 		fence:   d.int(s[leaseFence:leaseClaimed]) + d.int(s[leaseNumber:leaseNumber+3]),
 		claimed: timeOf(d.int(s[leaseClaimed:leaseAttempt])), attempt: int(d.int(s[leaseAttempt:leaseNonce])),
 	}
 	return l, d.err
 }
 
-// token names a lease: the nonce of the claim, the number of the lease in it, and
-// the job's Seq, by which the scripts find the job's place in their sets.
-func tokenOf(nonce string, number int, member string) string {
-	return nonce + "." + numbers[3*number:3*number+3] + "." + member[:seqDigits]
+// tokenOf gives the token of a lease: the name its text has at leaseNonce (the
+// nonce of the claim, the number of the lease in it, and the job's Seq, by which the
+// scripts find the job's place in their sets) and a sum of the name and of what it
+// is the lease of. The sum tells a token that was changed or is of another group
+// or job; the scripts then need no more than the nonce, as a claim leases no lane
+// twice.
+func tokenOf(name, group, id string) string {
+	return string(appendHex(append(make([]byte, 0, tokenSize), name...), sumOf(name, group, id)))
 }
+
+func appendHex(t []byte, sum uint32) []byte {
+	return hex.AppendEncode(t, []byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)})
+}
+
+func sumOf(name, group, id string) uint32 {
+	t := append(make([]byte, 0, 256), name...)
+	t = append(append(t, group...), '\n')
+	return crc32.Checksum(append(t, id...), castagnoli)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// fits tells whether the token is one of a lease of this group and job.
+func fits(l core.LeaseRef) bool {
+	if len(l.Token) != tokenSize {
+		return false
+	}
+	sum := sumOf(l.Token[:nameSize], l.Group, l.JobID)
+	return string(appendHex(make([]byte, 0, 8), sum)) == l.Token[nameSize:]
+}
+
+// tens has the numbers from 00 to 99.
+var tens = func() string {
+	var all []byte
+	for i := range core.MaxClaimBatch / 10 {
+		all = appendDigits(all, int64(i), 2)
+	}
+	return string(all)
+}()
 
 // numbers has the numbers from 000 to 999.
 var numbers = func() string {
@@ -313,21 +350,18 @@ type leaseNames struct {
 	job  string // the job's key
 }
 
-// namesOf makes the names with one allocation, as there are many. queueKey is the
-// prefix of the queue.
+// namesOf makes the names of a lease that fits with one allocation, as there are
+// many. queueKey is the prefix of the queue.
 func namesOf(l core.LeaseRef, queueKey string) leaseNames {
-	seq := "" // of no job: the mark will not fit
-	if len(l.Token) == tokenSize {
-		seq = l.Token[tokenSize-seqDigits:]
-	}
+	name := l.Token[:nameSize]
 	var all string
 	lane := len(queueKey) + 1 + len(l.Group)
 	if l.Group != "" {
-		all = queueKey + "g" + l.Group + l.Token + ":" + l.JobID + "\n" + queueKey + "j:" + l.JobID
+		all = queueKey + "g" + l.Group + name + ":" + l.JobID + "\n" + queueKey + "j:" + l.JobID
 	} else {
-		all = "{" + seq + ":" + l.JobID + l.Token + ":" + l.JobID + "\n" + queueKey + "j:" + l.JobID
-		lane = 1 + len(seq) + 1 + len(l.JobID)
+		all = "{" + name[nameSize-seqDigits:] + ":" + l.JobID + name + ":" + l.JobID + "\n" + queueKey + "j:" + l.JobID
+		lane = 1 + seqDigits + 1 + len(l.JobID)
 	}
-	mark := lane + len(l.Token) + 1 + len(l.JobID) + 1
+	mark := lane + nameSize + 1 + len(l.JobID) + 1
 	return leaseNames{lane: all[:lane], mark: all[lane:mark], job: all[mark:]}
 }

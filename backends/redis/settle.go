@@ -15,26 +15,67 @@ func (b *Backend) Settle(ctx context.Context, queue string, outcomes []core.Outc
 	if err := core.ValidateOutcomes(queue, outcomes, b.opts.Limits); err != nil {
 		return nil, err
 	}
-	if len(outcomes) == 0 {
-		return nil, b.alive(ctx)
-	}
-	reply, err := b.run(ctx, b.settleCall(queue, outcomes))
+	at := mayHold(outcomes)
+	states, err := b.settle(ctx, queue, pick(outcomes, at))
 	if err != nil {
 		return nil, err
 	}
-	states := text(reply)
-	if len(states) != len(outcomes) {
-		return nil, badReply("settle", reply)
-	}
 	results := make([]core.SettleResult, len(outcomes))
+	for i, k := range at {
+		if states[i] != 'L' {
+			results[k].State = core.State(states[i] - '0')
+		}
+	}
 	for i := range results {
-		if states[i] == 'L' {
+		if results[i].State == 0 {
 			results[i].Err = leaseLost(outcomes[i].Lease)
-		} else {
-			results[i].State = core.State(states[i] - '0')
 		}
 	}
 	return results, nil
+}
+
+// settle gives the state of each job as a digit.
+func (b *Backend) settle(ctx context.Context, queue string, outcomes []core.Outcome) (string, error) {
+	if len(outcomes) == 0 {
+		return "", b.alive(ctx)
+	}
+	reply, err := b.run(ctx, b.settleCall(queue, outcomes))
+	if err != nil {
+		return "", err
+	}
+	states := text(reply)
+	if len(states) != len(outcomes) {
+		return "", badReply("settle", reply)
+	}
+	return states, nil
+}
+
+// mayHold gives the indexes of the outcomes whose leases the store is to be asked
+// for. The others are lost: of a lease that one before them names, which ends it or
+// is lost, too, and with a token that is of no lease of the job.
+func mayHold(outcomes []core.Outcome) []int {
+	seen := make(map[core.LeaseRef]struct{}, len(outcomes))
+	at := make([]int, 0, len(outcomes))
+	for i := range outcomes {
+		lease := outcomes[i].Lease
+		if _, ok := seen[lease]; ok || !fits(lease) {
+			continue
+		}
+		seen[lease] = struct{}{}
+		at = append(at, i)
+	}
+	return at
+}
+
+func pick(outcomes []core.Outcome, at []int) []core.Outcome {
+	if len(at) == len(outcomes) {
+		return outcomes
+	}
+	picked := make([]core.Outcome, len(at))
+	for i, k := range at {
+		picked[i] = outcomes[k]
+	}
+	return picked
 }
 
 func leaseLost(l core.LeaseRef) error {
@@ -43,24 +84,57 @@ func leaseLost(l core.LeaseRef) error {
 
 // settleCall lays out outcomes as lua/settle.lua reads them.
 func (b *Backend) settleCall(queue string, outcomes []core.Outcome) call {
-	plain := true
-	for i := range outcomes {
-		plain = plain && justCompletes(&outcomes[i])
-	}
-	key := b.queueKey(queue)
-	args := append(make([]any, 0, 4+4*len(outcomes)), nonce(), "0", len(outcomes), flag(plain))
-	names := make([]leaseNames, len(outcomes)) // the client takes pointers, which spares an allocation each
+	n, key := len(outcomes), b.queueKey(queue)
+	shape := shapeOf(outcomes)
+	args := append(make([]any, 0, 4+4*n), nonce(), "0", n, shape)
+	names := make([]leaseNames, n) // the client takes pointers, which spares an allocation each
 	for i := range outcomes {
 		names[i] = namesOf(outcomes[i].Lease, key)
 		args = append(args, &names[i].lane)
 	}
-	for i := range outcomes {
-		args = append(args, &names[i].mark, &names[i].job)
-		if !plain {
-			args = appendOutcome(args, &outcomes[i])
+	for i := range names {
+		args = append(args, &names[i].job)
+	}
+	if shape != settleAny {
+		args = appendNonces(args, outcomes)
+	} else {
+		for i := range outcomes {
+			args = appendOutcome(append(args, &names[i].mark), &outcomes[i])
 		}
 	}
 	return call{script: scriptSettle, keys: []string{key}, args: args, retry: 1, write: true}
+}
+
+// appendNonces says which claim each lease is of: nonce and dot of a claim, then the
+// number of the last lease in a row that is of it.
+func appendNonces(args []any, outcomes []core.Outcome) []any {
+	nonceOf := func(i int) string { return outcomes[i].Lease.Token[:nonceSize+1] }
+	for i := range outcomes {
+		if i == len(outcomes)-1 || nonceOf(i) != nonceOf(i+1) {
+			args = append(args, nonceOf(i), i+1)
+		}
+	}
+	return args
+}
+
+// Shapes of a batch that lua/settle.lua tells apart.
+const (
+	settleAny      = "0"
+	settleComplete = "1" // all just complete
+	settleGrouped  = "2" // all just complete, and are of groups
+)
+
+func shapeOf(outcomes []core.Outcome) string {
+	shape := settleGrouped
+	for i := range outcomes {
+		if !justCompletes(&outcomes[i]) {
+			return settleAny
+		}
+		if outcomes[i].Lease.Group == "" {
+			shape = settleComplete
+		}
+	}
+	return shape
 }
 
 // justCompletes tells outcomes that need no more words.
@@ -126,6 +200,10 @@ func (b *Backend) Extend(ctx context.Context, queue string, leases []core.LeaseR
 	args := append(make([]any, 0, 1+3*len(leases)), micros(lease))
 	key := b.queueKey(queue)
 	for _, l := range leases {
+		if !fits(l) {
+			args = append(args, "", "", "") // the lane of no lease
+			continue
+		}
 		n := namesOf(l, key)
 		args = append(args, n.lane, n.mark, l.JobID)
 	}
@@ -155,6 +233,12 @@ func (b *Backend) Save(ctx context.Context, lease core.LeaseRef, patch core.Patc
 	}
 	if err := core.CheckQueue(lease.Queue); err != nil {
 		return err
+	}
+	if !fits(lease) {
+		if err := b.alive(ctx); err != nil {
+			return err
+		}
+		return leaseLost(lease)
 	}
 	key := b.queueKey(lease.Queue)
 	n := namesOf(lease, key)

@@ -1,6 +1,8 @@
 package backendtest
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/rota-queue/rota/core"
@@ -17,6 +19,8 @@ var fenceTests = []test{
 	{"SettleTwice", testSettleTwice},
 	{"StaleInTheMiddle", testStaleInMiddle},
 	{"SameLeaseTwiceInBatch", testSameLeaseTwice},
+	{"SameLeaseAmongOthers", testSameLeaseAmongOthers},
+	{"BatchOverManyClaims", testBatchOverClaims},
 	{"NextHolderUnaffected", testNextHolder},
 	{"EmptyBatches", testEmptyBatches},
 }
@@ -210,6 +214,63 @@ func testSameLeaseTwice(f *fixture) {
 	equal(f, "state", results[0].State, core.StatePending)
 	f.wantErr(results[1].Err, core.ErrLeaseLost)
 	f.wantServed("a")
+}
+
+// A lease named again, and one that is named with another group or job first, take
+// nothing from those beside them.
+func testSameLeaseAmongOthers(f *fixture) {
+	f.add("g", "a", "a2")
+	f.add("h", "b", "b2")
+	a, b := f.claim("a"), f.claim("b")
+	complete := func(ref core.LeaseRef) core.Outcome { return core.Outcome{Lease: ref, Action: core.Complete} }
+	results := f.trySettleAll(
+		complete(changed(a, func(r *core.LeaseRef) { r.Group = "h" })),
+		complete(changed(a, func(r *core.LeaseRef) { r.JobID = "a2" })),
+		complete(a.LeaseRef),
+		complete(a.LeaseRef),
+		complete(b.LeaseRef),
+		complete(a.LeaseRef),
+	)
+	for i, r := range results {
+		if i == 2 || i == 4 {
+			f.check(r.Err)
+			equal(f, "state", r.State, core.StateGone)
+		} else {
+			f.wantErr(r.Err, core.ErrLeaseLost)
+		}
+	}
+	f.wantServed("a2", "b2")
+}
+
+// A batch has leases of several claims in any order, and some of them are lost.
+func testBatchOverClaims(f *fixture) {
+	const claims, each = 4, 3
+	var outcomes []core.Outcome
+	for i := range claims * each {
+		f.add(fmt.Sprint("g", i), fmt.Sprint("job", i), fmt.Sprint("later", i))
+	}
+	for range claims {
+		for _, l := range f.claimUpTo(each) {
+			outcomes = append(outcomes, core.Outcome{Lease: l.LeaseRef, Action: core.Complete})
+		}
+	}
+	lost := map[int]bool{0: true, each + 1: true, 2*each + 2: true}
+	for i := range lost { // released, and so lost
+		f.check(f.trySettleAll(core.Outcome{Lease: outcomes[i].Lease, Action: core.Release})[0].Err)
+	}
+	order := rand.New(rand.NewPCG(1, 2)).Perm(len(outcomes))
+	batch := make([]core.Outcome, len(outcomes))
+	for at, i := range order {
+		batch[at] = outcomes[i]
+	}
+	for at, r := range f.trySettleAll(batch...) {
+		if lost[order[at]] {
+			f.wantErr(r.Err, core.ErrLeaseLost)
+		} else {
+			f.check(r.Err)
+		}
+	}
+	equal(f, "jobs left", f.info().Jobs[core.StatePending], int64(claims*each+len(lost)))
 }
 
 // A zombie wakes up at every stage of the next holder's work and hurts nothing.

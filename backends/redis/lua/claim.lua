@@ -169,7 +169,7 @@ end
 local events = m[4] and cmsgpack.unpack(m[4])[EVENTS] > 0
 
 local J, LEASES = Q .. 'j:', Q .. 'K'
-local DIGIT = { [0] = '0', '1', '2', '3', '4' }
+local DIGIT = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
 local cut, budget, size = false, limit + 1000, 0
 local shares = highest > lowest and ARGV[8] == '1' and slow().shares_of_tiers(highest, lowest)
 for tier = highest, lowest, -1 do
@@ -177,6 +177,7 @@ for tier = highest, lowest, -1 do
   local tiers = DIGIT[tier]
   local ready = Q .. 'r' .. tiers
   local fresh = tiers .. fmt('%d', fence) .. nows
+  local ten, head
   local first = 'p' .. fresh .. '00000001' .. nonce
   while n < most and not cut do
     local want = min(most - n, 64) -- of jobs of 1 MB, not too many for one reply
@@ -209,16 +210,20 @@ for tier = highest, lowest, -1 do
       if member and not v then
         slow().forget(tiers, lanes[i], member)
       elseif member then
-        local number = sub(numbers, 3 * n + 1, 3 * n + 3)
         local lease
+        local unit = n % 10
+        if unit == 0 or not ten then
+          ten = sub(numbers, (n - unit) / 5 + 1, (n - unit) / 5 + 2)
+          head = first .. ten
+        end
         k, n = k + 1, n + 1
         if byte(v) == 48 then -- nothing was ever done to it
-          lease = first .. number .. '.' .. member .. owner
+          lease = head .. DIGIT[unit] .. '.' .. member .. owner
           pending[#pending + 1] = member
         else
           local state, flags, attempt = sub(v, 1, 1), byte(v, 2) - 48, fmt('%08d', sub(v, 3, 10) + 1)
           local plain = flags == 0 and sub(v, 57, 72) == ZEROS
-          lease = (plain and 'p' or 's') .. fresh .. attempt .. nonce .. number .. '.' .. member .. owner
+          lease = (plain and 'p' or 's') .. fresh .. attempt .. nonce .. ten .. DIGIT[unit] .. '.' .. member .. owner
           if state == '2' then
             pending[#pending + 1] = member
           else
@@ -229,9 +234,15 @@ for tier = highest, lowest, -1 do
           if flags > 0 then slow().hand_over(n, sub(member, 18), flags) end
         end
         if events then slow().started(v, sub(member, 18), tonumber(sub(lease, 35, 42))) end
-        dues[2 * k - 1], dues[2 * k] = untls, lanes[i]
-        leases[2 * k - 1], leases[2 * k] = lanes[i], lease
-        out[5 + 2 * n], out[6 + 2 * n] = member, v
+        local a, lane = 2 * k - 1, lanes[i]
+        dues[a] = untls
+        leases[a] = lane
+        a = a + 1
+        dues[a] = lane
+        leases[a] = lease
+        a = 5 + 2 * n
+        out[a] = member
+        out[a + 1] = v
         size = size + #v
         if size > REPLYBYTES then cut = true end
       end
