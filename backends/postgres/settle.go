@@ -81,20 +81,24 @@ func (b *Backend) planSettle(queue string, outcomes []core.Outcome) (*settlement
 	}
 	n := len(outcomes)
 	s := &settlement{b: b, queue: queue, outcomes: outcomes, refs: refsOf(n)}
-	var seen map[[2]int64]bool
+	type lease struct {
+		group, id   string
+		fence, salt int64
+	}
+	var seen map[lease]bool
 	if n > 1 {
-		seen = make(map[[2]int64]bool, n)
+		seen = make(map[lease]bool, n)
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
 		s.refs.put(i, o.Lease)
-		lease := [2]int64{s.refs.fence[i], s.refs.salt[i]}
-		if seen[lease] {
+		named := lease{s.refs.group[i], s.refs.id[i], s.refs.fence[i], s.refs.salt[i]}
+		if seen[named] {
 			s.refs.fence[i] = -1 // the first outcome of a lease ends it
 			continue
 		}
 		if seen != nil {
-			seen[lease] = true
+			seen[named] = true
 		}
 		if o.Action != core.Complete {
 			if s.action == nil {
