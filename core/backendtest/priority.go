@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/rota-queue/rota/core"
 )
@@ -13,6 +14,7 @@ var priorityTests = []test{
 	{"ForgottenOnDrain", testTierForgotten},
 	{"ForgottenOnDrainWhilePaused", testTierForgottenPaused},
 	{"KeptWhileJobsAreLeft", testTierKept},
+	{"KeptWhenSettledTogether", testTierSettledTogether},
 	{"TakenAsTheJobJoins", testTierAtJoin},
 	{"StrictScheduleCounts", testTierStrict},
 	{"Redriven", testTierRedriven},
@@ -99,6 +101,18 @@ func testTierForgotten(f *fixture) {
 			f.claimEach(want...)
 		}
 	}
+}
+
+// One batch ends leases of groups in several tiers: each goes back to its own.
+func testTierSettledTogether(f *fixture) {
+	for p := range core.MaxPriority + 1 {
+		f.put(core.NewJob{Group: fmt.Sprint("g", p), ID: fmt.Sprint("a", p), Priority: p})
+		f.put(core.NewJob{Group: fmt.Sprint("g", p), ID: fmt.Sprint("b", p), Priority: p})
+	}
+	leases := f.claimBatch("a4", "a3", "a2", "a1", "a0")
+	slices.Reverse(leases)
+	f.settleAll(leases, core.Outcome{Action: core.Complete})
+	f.claimEach("b4", "b3", "b2", "b1", "b0")
 }
 
 // A paused group stays when it drains, its tier does not.

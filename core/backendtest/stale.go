@@ -156,6 +156,9 @@ var holderWrites = []struct {
 	do   func(f *fixture, ref core.LeaseRef) error
 }{
 	{"complete", staleSettle(core.Complete, 0)},
+	{"plain complete", func(f *fixture, ref core.LeaseRef) error {
+		return f.trySettleAll(core.Outcome{Lease: ref, Action: core.Complete})[0].Err
+	}},
 	{"retry", staleSettle(core.Retry, 0)},
 	{"delayed retry", staleSettle(core.Retry, hour)},
 	{"release", staleSettle(core.Release, 0)},
