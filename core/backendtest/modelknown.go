@@ -26,6 +26,13 @@ var knownRuns = []struct {
 		publishOp(core.NewJob{}, keyed(core.NewJob{})),
 		{kind: opClaim, max: 10},
 	}},
+	// A key may outlast its queue, and what it refuses does not make the queue anew.
+	{"RefusedInDeletedQueue", []op{
+		publishOp(core.NewJob{Dedup: core.Dedup{Key: "x", Window: hour}}),
+		{kind: opDeleteQueue, force: true},
+		publishOp(core.NewJob{Dedup: core.Dedup{Key: "x"}}),
+		publishOp(core.NewJob{}),
+	}},
 }
 
 func publishOp(jobs ...core.NewJob) op {
