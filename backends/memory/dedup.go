@@ -136,6 +136,10 @@ func (q *queue) leaveKey(j *job) {
 	}
 }
 
+// deletedQueue stands for a queue that does not exist, with the keys that have
+// outlasted it.
+func (b *Backend) deletedQueue(name string) *queue { return &queue{name: name, dedup: b.kept[name]} }
+
 // keptKeys are the keys that outlast the queue.
 func (q *queue) keptKeys(now int64) map[string]dedupKey {
 	kept := map[string]dedupKey{}
@@ -218,7 +222,7 @@ func (b *Backend) judgeBehind(before earlier, name string, n *core.NewJob, now i
 	}
 	q := b.queues[name]
 	if q == nil {
-		q = &queue{name: name, dedup: b.kept[name]} // keys may outlast their queue
+		q = b.deletedQueue(name)
 	}
 	v := q.judge(n, n.ID, now)
 	if q.jobs[n.ID] != nil {

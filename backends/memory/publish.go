@@ -57,7 +57,10 @@ func (b *Backend) publish(n *core.NewJob, now int64) core.PublishResult {
 		res.ID = uuid.Must(uuid.NewV7()).String()
 	}
 	for _, name := range res.Queues {
-		q := b.ensureQueue(name)
+		q := b.queues[name]
+		if q == nil { // what is refused does not make it
+			q = b.deletedQueue(name)
+		}
 		if verdict := q.judge(n, res.ID, now); verdict.stop {
 			return q.refuse(n, verdict, res, now)
 		}

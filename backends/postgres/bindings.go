@@ -46,7 +46,7 @@ func (b *Backend) Bindings(ctx context.Context, topic string) ([]core.Binding, e
 // collect runs a statement that changes nothing and reads all its rows.
 func collect[T any](ctx context.Context, b *Backend, what string, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
 	var list []T
-	err := b.do(ctx, what, func(conn *pgxpool.Conn) error {
+	err := b.read(ctx, what, func(conn *pgxpool.Conn) error {
 		rows, err := conn.Query(ctx, b.sql(sql), args...)
 		if err != nil {
 			return err

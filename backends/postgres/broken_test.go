@@ -61,6 +61,46 @@ func TestConnectionsClosedByServer(t *testing.T) {
 	q.complete(q.wantClaim("taken"))
 }
 
+// A call that only reads does not fail because its connection was closed before it:
+// it is made again on another one.
+func TestReadOnClosedConnection(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	b := open(t, url+"&pool_max_conns=1", Options{Notify: NotifyOff})
+	q := newQueue(t, b)
+	q.publish("g", "a")
+	killer := connect(t, url)
+	for what, read := range map[string]func() error{
+		"Now": func() error { _, err := b.Now(t.Context()); return err },
+		"Job": func() error { _, err := b.Job(t.Context(), q.name, "a"); return err },
+		"Jobs": func() error {
+			_, err := b.Jobs(t.Context(), core.JobFilter{Queue: q.name, State: core.StatePending})
+			return err
+		},
+		"Group":     func() error { _, err := b.Group(t.Context(), q.name, "g"); return err },
+		"QueueInfo": func() error { _, err := b.QueueInfo(t.Context(), q.name); return err },
+		"Queues":    func() error { _, err := b.Queues(t.Context()); return err },
+		"Events":    func() error { _, err := b.Events(t.Context(), core.EventFilter{Queue: q.name}); return err },
+		"GetRecord": func() error {
+			if _, err := b.GetRecord(t.Context(), "space", "key"); !errors.Is(err, core.ErrNotFound) {
+				return err
+			}
+			return nil
+		},
+	} {
+		check(t, read())
+		eventually(t, "the session is closed", func() bool {
+			var n int
+			check(t, killer.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = 'rota'`).Scan(&n))
+			return n == 0
+		})
+		if err := read(); err != nil {
+			t.Errorf("%s on a connection that was closed: %v", what, err)
+		}
+	}
+}
+
 // The server's clock is set back by an hour. The store's never steps back; what was
 // due stays due, and new jobs flow.
 func TestClockStepsBack(t *testing.T) {

@@ -1,7 +1,10 @@
 package rotapostgres
 
 import (
+	"context"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/rota-queue/rota/backends/memory"
 	"github.com/rota-queue/rota/core"
@@ -23,7 +26,27 @@ func shared(t testing.TB) *Backend {
 	return b
 }
 
-func TestConformance(t *testing.T) { backendtest.Run(t, harness(shared)) }
+// pooled gives handles on one pool, which closes with t. The tests of the suite do
+// little each: on connections of their own most of their time would go into the
+// first call of each function, which the server compiles and plans for every session.
+func pooled(t *testing.T, url string, opts Options) backendtest.Harness {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	check(t, err)
+	config.ConnConfig.BuildContextWatcherHandler = cancelRequests // as Open does
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	check(t, err)
+	t.Cleanup(pool.Close)
+	return harness(func(t testing.TB) *Backend {
+		b, err := New(context.Background(), pool, opts)
+		check(t, err)
+		return b
+	})
+}
+
+func TestConformance(t *testing.T) {
+	backendtest.Run(t, pooled(t, testserver.SharedPostgres(t).URL()+"&pool_max_conns=12", Options{}))
+}
 
 func TestStorms(t *testing.T) { backendtest.RunStorms(t, harness(shared)) }
 

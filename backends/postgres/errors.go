@@ -105,6 +105,15 @@ func isBroken(err error) bool {
 		strings.Contains(text, "broken pipe") || strings.Contains(text, "connection reset") || strings.Contains(text, "closed network connection")
 }
 
+// ended tells that the connection has ended, by a message of the server or without.
+func ended(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code == "57P01" || strings.HasPrefix(pg.Code, "08")
+	}
+	return isBroken(err)
+}
+
 // conflicts tells that a transaction met another one and changed nothing.
 func conflicts(err error) bool {
 	var pg *pgconn.PgError

@@ -127,7 +127,7 @@ func (b *Backend) Events(ctx context.Context, f core.EventFilter) (core.EventPag
 // snapshotOf gives the present snapshot, or ErrNotFound without the queue.
 func (b *Backend) snapshotOf(ctx context.Context, queue string) (string, error) {
 	var snapshot string
-	err := b.do(ctx, "read events", func(conn *pgxpool.Conn) error {
+	err := b.read(ctx, "read events", func(conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, b.sql(`SELECT pg_current_snapshot()::text FROM rota.queue q WHERE q.name = $1::text AND rota.exists_queue(q)`), queue).Scan(&snapshot)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {

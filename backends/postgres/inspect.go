@@ -23,7 +23,7 @@ func (b *Backend) queueID(ctx context.Context, queue string) (int, error) {
 	if err := core.CheckQueue(queue); err != nil {
 		return 0, err
 	}
-	id, err := one[int](ctx, b, "find a queue", `SELECT q.id FROM rota.queue q WHERE q.name = $1::text AND rota.exists_queue(q)`, queue)
+	id, err := readOne[int](ctx, b, "find a queue", `SELECT q.id FROM rota.queue q WHERE q.name = $1::text AND rota.exists_queue(q)`, queue)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, notFound("queue", queue)
 	}
@@ -36,7 +36,7 @@ func (b *Backend) QueueInfo(ctx context.Context, queue string) (core.QueueInfo, 
 		return core.QueueInfo{}, err
 	}
 	info := core.QueueInfo{Queue: queue, Jobs: map[core.State]int64{}}
-	err := b.do(ctx, "describe a queue", func(conn *pgxpool.Conn) error {
+	err := b.read(ctx, "describe a queue", func(conn *pgxpool.Conn) error {
 		clear(info.Jobs)
 		var config string
 		var now int64

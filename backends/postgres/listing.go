@@ -80,7 +80,7 @@ func (b *Backend) Jobs(ctx context.Context, f core.JobFilter) (core.JobPage, err
 		return core.JobPage{}, err
 	}
 	var page core.JobPage
-	err = b.do(ctx, "list jobs", func(conn *pgxpool.Conn) error {
+	err = b.read(ctx, "list jobs", func(conn *pgxpool.Conn) error {
 		page = core.JobPage{}
 		at := cursor
 		for {

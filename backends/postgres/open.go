@@ -203,7 +203,7 @@ func (b *Backend) Capabilities() core.Capabilities {
 
 // Now reads the store's clock.
 func (b *Backend) Now(ctx context.Context) (time.Time, error) {
-	us, err := one[int64](ctx, b, "read the clock", "SELECT rota.us()")
+	us, err := readOne[int64](ctx, b, "read the clock", "SELECT rota.us()")
 	return timeOf(us), err
 }
 
@@ -264,6 +264,18 @@ func (b *Backend) acquire(ctx context.Context, what string) (*pgxpool.Conn, erro
 // do runs f on a connection. When the server has refused it for the sake of
 // another transaction, or nothing was sent, f runs again.
 func (b *Backend) do(ctx context.Context, what string, f func(conn *pgxpool.Conn) error) error {
+	return b.try(ctx, what, f, false)
+}
+
+// read is do for an f that changes nothing. It runs again also when the connection
+// has ended, but once only: a server or proxy that closes idle connections is found
+// out by the next call on each, and of a call that might change something nobody
+// knows then whether it has.
+func (b *Backend) read(ctx context.Context, what string, f func(conn *pgxpool.Conn) error) error {
+	return b.try(ctx, what, f, true)
+}
+
+func (b *Backend) try(ctx context.Context, what string, f func(conn *pgxpool.Conn) error, reads bool) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
@@ -277,6 +289,9 @@ func (b *Backend) do(ctx context.Context, what string, f func(conn *pgxpool.Conn
 			return nil
 		}
 		again := conflicts(err) || pgconn.SafeToRetry(err)
+		if reads && ended(err) {
+			again, reads = true, false
+		}
 		if again && try < maxTries && b.pause(ctx, try) {
 			continue
 		}
@@ -296,6 +311,15 @@ func use(conn *pgxpool.Conn, f func(conn *pgxpool.Conn) error) error {
 func one[T any](ctx context.Context, b *Backend, what, sql string, args ...any) (T, error) {
 	var v T
 	err := b.do(ctx, what, func(conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, b.sql(sql), args...).Scan(&v)
+	})
+	return v, err
+}
+
+// readOne is one for a statement that changes nothing.
+func readOne[T any](ctx context.Context, b *Backend, what, sql string, args ...any) (T, error) {
+	var v T
+	err := b.read(ctx, what, func(conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, b.sql(sql), args...).Scan(&v)
 	})
 	return v, err

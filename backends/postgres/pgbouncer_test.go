@@ -39,8 +39,8 @@ func direct(t testing.TB) Options {
 // All promises hold through PgBouncer in transaction mode, with a connection of its
 // own to listen.
 func TestPgBouncerConformance(t *testing.T) {
-	_, open := throughPgBouncer(t, direct(t))
-	h := harness(open)
+	url, _ := throughPgBouncer(t, direct(t))
+	h := pooled(t, url+"&pool_max_conns=12&default_query_exec_mode=exec", direct(t))
 	h.Slow = true // smaller backlogs: TestConformance has the large ones
 	backendtest.Run(t, h)
 }

@@ -49,7 +49,7 @@ func (b *Backend) GetRecord(ctx context.Context, space, key string) (core.Record
 	}
 	r := core.Record{Space: space, Key: key}
 	var expires *int64
-	err := b.do(ctx, "get a record", func(conn *pgxpool.Conn) error {
+	err := b.read(ctx, "get a record", func(conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, b.sql(`SELECT r.value, r.version, r.expires FROM rota.record r
 			WHERE r.space = $1::text AND r.key = $2::text AND (r.expires IS NULL OR r.expires > rota.us())`), space, key).Scan(&r.Value, &r.Version, &expires)
 	})

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/rota-queue/rota/core"
 )
@@ -71,8 +72,14 @@ func functionsSQL(schema string) string {
 	return b.String()
 }
 
-// functionsDigest tells one set of functions from another.
-func functionsDigest() string {
-	sum := sha256.Sum256([]byte(functionsSQL(DefaultSchema)))
-	return hex.EncodeToString(sum[:8])
-}
+// functionsDigest tells one set of functions from another: by their files, and by
+// what render makes of all that it knows. Each Open asks for it several times; to
+// render the files would take milliseconds.
+var functionsDigest = sync.OnceValue(func() string {
+	h := sha256.New()
+	for _, name := range functionFiles {
+		h.Write([]byte(source(name)))
+	}
+	h.Write([]byte(render(DefaultSchema, "rota. @channel@ @lease_expired@")))
+	return hex.EncodeToString(h.Sum(nil)[:8])
+})

@@ -87,10 +87,27 @@ func (f *fixture) cheap(do func(), grow func()) {
 	do()
 	before := fastest()
 	grow()
-	after := fastest()
+	after, ok := cheapAgain(before, fastest, time.Now().Add(patience))
 	f.Logf("%s without, %s with the backlog", before, after)
-	if after > costRatio*before+costSlack {
+	if !ok {
 		f.Fatalf("an operation took %s and takes %s with a backlog", before, after)
+	}
+}
+
+// cheapAgain measures until an operation costs about what it did before, or the
+// time is over. What growing the backlog has left behind may cost for as long as
+// something else on the store holds it (what has died and can not be removed while
+// a neighbour's long statement might see it, say). That passes; a scan of the backlog
+// does not.
+func cheapAgain(before time.Duration, measure func() time.Duration, deadline time.Time) (after time.Duration, ok bool) {
+	for {
+		after = measure()
+		if after <= costRatio*before+costSlack {
+			return after, true
+		}
+		if time.Now().After(deadline) {
+			return after, false
+		}
 	}
 }
 

@@ -48,6 +48,8 @@ type fixture struct {
 	b     core.Backend
 	ctx   context.Context
 	queue string
+	// watched: what unchanged is to find out is looked at further out.
+	watched bool
 }
 
 func newFixture(t *testing.T, h Harness) *fixture {

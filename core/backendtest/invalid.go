@@ -107,19 +107,21 @@ func badJobs(l core.Limits) map[string]struct {
 // A job that breaks a rule stops the whole batch.
 func testInvalidPublish(f *fixture) {
 	f.add("g", "a")
-	for what, bad := range badJobs(f.h.Limits) {
-		bad.job.Queue = f.queue
-		f.wantInvalid(what, bad.field, func() error {
-			_, err := f.b.Publish(f.ctx, core.PublishRequest{Jobs: []core.NewJob{bad.job}})
-			return err
-		})
-		f.wantInvalid("a batch with "+what, bad.field, func() error {
-			_, err := f.b.Publish(f.ctx, core.PublishRequest{Jobs: []core.NewJob{
-				{Queue: f.queue, ID: "before"}, bad.job, {Queue: f.queue, ID: "after"},
-			}})
-			return err
-		})
-	}
+	f.refusing("an invalid publish", func() {
+		for what, bad := range badJobs(f.h.Limits) {
+			bad.job.Queue = f.queue
+			f.wantInvalid(what, bad.field, func() error {
+				_, err := f.b.Publish(f.ctx, core.PublishRequest{Jobs: []core.NewJob{bad.job}})
+				return err
+			})
+			f.wantInvalid("a batch with "+what, bad.field, func() error {
+				_, err := f.b.Publish(f.ctx, core.PublishRequest{Jobs: []core.NewJob{
+					{Queue: f.queue, ID: "before"}, bad.job, {Queue: f.queue, ID: "after"},
+				}})
+				return err
+			})
+		}
+	})
 }
 
 func testInvalidBatch(f *fixture) {
@@ -151,46 +153,48 @@ func testInvalidLease(f *fixture) {
 		change(&req)
 		return func() error { _, err := f.b.Claim(f.ctx, req); return err }
 	}
-	f.wantInvalid("claim of 0", "claim size", claim(func(r *core.ClaimRequest) { r.Max = 0 }))
-	f.wantInvalid("claim of -1", "claim size", claim(func(r *core.ClaimRequest) { r.Max = -1 }))
-	f.wantInvalid("large claim", "claim size", claim(func(r *core.ClaimRequest) { r.Max = core.MaxClaimBatch + 1 }))
-	f.wantInvalid("low floor", "priority", claim(func(r *core.ClaimRequest) { r.MinPriority = -1 }))
-	f.wantInvalid("high floor", "priority", claim(func(r *core.ClaimRequest) { r.MinPriority = core.MaxPriority + 1 }))
-	f.wantInvalid("no lease", "lease", claim(func(r *core.ClaimRequest) { r.Lease = 0 }))
-	f.wantInvalid("short lease", "lease", claim(func(r *core.ClaimRequest) { r.Lease = core.MinLease - 1 }))
-	f.wantInvalid("long lease", "lease", claim(func(r *core.ClaimRequest) { r.Lease = core.MaxDelay + 1 }))
-	f.wantInvalid("owner", "owner", claim(func(r *core.ClaimRequest) { r.Owner = "a\nb" }))
-	f.wantInvalid("long owner", "owner", claim(func(r *core.ClaimRequest) { r.Owner = strings.Repeat("x", core.MaxOwnerLength+1) }))
+	f.refusing("an invalid call on leases", func() {
+		f.wantInvalid("claim of 0", "claim size", claim(func(r *core.ClaimRequest) { r.Max = 0 }))
+		f.wantInvalid("claim of -1", "claim size", claim(func(r *core.ClaimRequest) { r.Max = -1 }))
+		f.wantInvalid("large claim", "claim size", claim(func(r *core.ClaimRequest) { r.Max = core.MaxClaimBatch + 1 }))
+		f.wantInvalid("low floor", "priority", claim(func(r *core.ClaimRequest) { r.MinPriority = -1 }))
+		f.wantInvalid("high floor", "priority", claim(func(r *core.ClaimRequest) { r.MinPriority = core.MaxPriority + 1 }))
+		f.wantInvalid("no lease", "lease", claim(func(r *core.ClaimRequest) { r.Lease = 0 }))
+		f.wantInvalid("short lease", "lease", claim(func(r *core.ClaimRequest) { r.Lease = core.MinLease - 1 }))
+		f.wantInvalid("long lease", "lease", claim(func(r *core.ClaimRequest) { r.Lease = core.MaxDelay + 1 }))
+		f.wantInvalid("owner", "owner", claim(func(r *core.ClaimRequest) { r.Owner = "a\nb" }))
+		f.wantInvalid("long owner", "owner", claim(func(r *core.ClaimRequest) { r.Owner = strings.Repeat("x", core.MaxOwnerLength+1) }))
 
-	settle := func(change func(o *core.Outcome)) func() error {
-		bad := core.Outcome{Lease: l.LeaseRef, Action: core.Retry}
-		change(&bad)
-		outcomes := []core.Outcome{{Lease: l.LeaseRef, Action: core.Complete}, bad}
-		return func() error { _, err := f.b.Settle(f.ctx, f.queue, outcomes); return err }
-	}
-	f.wantInvalid("no action", "action", settle(func(o *core.Outcome) { o.Action = 0 }))
-	f.wantInvalid("unknown action", "action", settle(func(o *core.Outcome) { o.Action = core.Cancel + 1 }))
-	f.wantInvalid("negative delay", "delay", settle(func(o *core.Outcome) { o.Delay = -1 }))
-	f.wantInvalid("long delay", "delay", settle(func(o *core.Outcome) { o.Delay = core.MaxDelay + 1 }))
-	f.wantInvalid("other queue", "lease", settle(func(o *core.Outcome) { o.Lease.Queue = "other" }))
-	large := make([]core.Outcome, core.MaxSettleBatch+1)
-	for i := range large {
-		large[i] = core.Outcome{Lease: l.LeaseRef, Action: core.Complete}
-	}
-	f.wantInvalid("large settle", "batch", func() error { _, err := f.b.Settle(f.ctx, f.queue, large); return err })
-	for field, patch := range f.badPatches() {
-		f.wantInvalid("settle with bad "+field, field, settle(func(o *core.Outcome) { o.Patch = patch }))
-		f.wantInvalid("save with bad "+field, field, func() error { return f.b.Save(f.ctx, l.LeaseRef, patch) })
-		f.wantInvalid("update with bad "+field, field, func() error { return f.b.Update(f.ctx, f.queue, "a", patch, 0) })
-	}
+		settle := func(change func(o *core.Outcome)) func() error {
+			bad := core.Outcome{Lease: l.LeaseRef, Action: core.Retry}
+			change(&bad)
+			outcomes := []core.Outcome{{Lease: l.LeaseRef, Action: core.Complete}, bad}
+			return func() error { _, err := f.b.Settle(f.ctx, f.queue, outcomes); return err }
+		}
+		f.wantInvalid("no action", "action", settle(func(o *core.Outcome) { o.Action = 0 }))
+		f.wantInvalid("unknown action", "action", settle(func(o *core.Outcome) { o.Action = core.Cancel + 1 }))
+		f.wantInvalid("negative delay", "delay", settle(func(o *core.Outcome) { o.Delay = -1 }))
+		f.wantInvalid("long delay", "delay", settle(func(o *core.Outcome) { o.Delay = core.MaxDelay + 1 }))
+		f.wantInvalid("other queue", "lease", settle(func(o *core.Outcome) { o.Lease.Queue = "other" }))
+		large := make([]core.Outcome, core.MaxSettleBatch+1)
+		for i := range large {
+			large[i] = core.Outcome{Lease: l.LeaseRef, Action: core.Complete}
+		}
+		f.wantInvalid("large settle", "batch", func() error { _, err := f.b.Settle(f.ctx, f.queue, large); return err })
+		for field, patch := range f.badPatches() {
+			f.wantInvalid("settle with bad "+field, field, settle(func(o *core.Outcome) { o.Patch = patch }))
+			f.wantInvalid("save with bad "+field, field, func() error { return f.b.Save(f.ctx, l.LeaseRef, patch) })
+			f.wantInvalid("update with bad "+field, field, func() error { return f.b.Update(f.ctx, f.queue, "a", patch, 0) })
+		}
 
-	extend := func(d time.Duration, refs ...core.LeaseRef) func() error {
-		return func() error { _, err := f.b.Extend(f.ctx, f.queue, refs, d); return err }
-	}
-	f.wantInvalid("short extension", "lease", extend(core.MinLease-1, l.LeaseRef))
-	f.wantInvalid("long extension", "lease", extend(core.MaxDelay+1, l.LeaseRef))
-	f.wantInvalid("extension in another queue", "lease", extend(hour, l.LeaseRef, core.LeaseRef{Queue: "other"}))
-	f.wantInvalid("large extension", "batch", extend(hour, slices.Repeat([]core.LeaseRef{l.LeaseRef}, core.MaxSettleBatch+1)...))
+		extend := func(d time.Duration, refs ...core.LeaseRef) func() error {
+			return func() error { _, err := f.b.Extend(f.ctx, f.queue, refs, d); return err }
+		}
+		f.wantInvalid("short extension", "lease", extend(core.MinLease-1, l.LeaseRef))
+		f.wantInvalid("long extension", "lease", extend(core.MaxDelay+1, l.LeaseRef))
+		f.wantInvalid("extension in another queue", "lease", extend(hour, l.LeaseRef, core.LeaseRef{Queue: "other"}))
+		f.wantInvalid("large extension", "batch", extend(hour, slices.Repeat([]core.LeaseRef{l.LeaseRef}, core.MaxSettleBatch+1)...))
+	})
 	f.complete(l)
 }
 
@@ -214,30 +218,32 @@ func testInvalidAdminister(f *fixture) {
 		req.Queue = f.queue
 		return func() error { _, err := f.b.Move(f.ctx, req); return err }
 	}
-	for _, to := range []core.State{core.StateUnknown, core.StateScheduled, core.StateRunning, core.StateRetrying, core.StateCompleted, 99} {
-		f.wantInvalid(fmt.Sprint("target ", to), "target state", move(core.MoveRequest{To: to, IDs: []string{"a"}}))
-	}
-	for _, from := range []core.State{core.StateUnknown, core.StateGone, 99} {
-		f.wantInvalid(fmt.Sprint("source ", from), "source state", move(core.MoveRequest{To: core.StateGone, From: from}))
-	}
-	for from, to := range map[core.State]core.State{
-		core.StatePending: core.StatePending, core.StateDead: core.StateDead, core.StateRunning: core.StatePending,
-	} {
-		f.wantInvalid(fmt.Sprint("from ", from, " to ", to), "target state", move(core.MoveRequest{To: to, From: from}))
-	}
-	for _, limit := range []int{-1, core.MaxPage + 1} {
-		f.wantInvalid("move limit", "limit", move(core.MoveRequest{To: core.StateGone, From: core.StatePending, Limit: limit}))
-		f.wantInvalid("purge limit", "limit", func() error { _, err := f.b.Purge(f.ctx, f.queue, limit); return err })
-	}
-	f.wantInvalid("many ids", "batch", move(core.MoveRequest{To: core.StateGone, IDs: slices.Repeat([]string{"a"}, core.MaxPage+1)}))
-	act := func(group string, act core.GroupAct) func() error {
-		return func() error { return f.b.ActOnGroup(f.ctx, f.queue, group, act) }
-	}
-	f.wantInvalid("no act", "", act("g", 0))
-	f.wantInvalid("unknown act", "", act("g", core.SkipHead+1))
-	for what, group := range withBadNames(core.MaxGroupName) {
-		f.wantInvalid("group with "+what, "group", act(group, core.PauseGroup))
-	}
+	f.refusing("an invalid act", func() {
+		for _, to := range []core.State{core.StateUnknown, core.StateScheduled, core.StateRunning, core.StateRetrying, core.StateCompleted, 99} {
+			f.wantInvalid(fmt.Sprint("target ", to), "target state", move(core.MoveRequest{To: to, IDs: []string{"a"}}))
+		}
+		for _, from := range []core.State{core.StateUnknown, core.StateGone, 99} {
+			f.wantInvalid(fmt.Sprint("source ", from), "source state", move(core.MoveRequest{To: core.StateGone, From: from}))
+		}
+		for from, to := range map[core.State]core.State{
+			core.StatePending: core.StatePending, core.StateDead: core.StateDead, core.StateRunning: core.StatePending,
+		} {
+			f.wantInvalid(fmt.Sprint("from ", from, " to ", to), "target state", move(core.MoveRequest{To: to, From: from}))
+		}
+		for _, limit := range []int{-1, core.MaxPage + 1} {
+			f.wantInvalid("move limit", "limit", move(core.MoveRequest{To: core.StateGone, From: core.StatePending, Limit: limit}))
+			f.wantInvalid("purge limit", "limit", func() error { _, err := f.b.Purge(f.ctx, f.queue, limit); return err })
+		}
+		f.wantInvalid("many ids", "batch", move(core.MoveRequest{To: core.StateGone, IDs: slices.Repeat([]string{"a"}, core.MaxPage+1)}))
+		act := func(group string, act core.GroupAct) func() error {
+			return func() error { return f.b.ActOnGroup(f.ctx, f.queue, group, act) }
+		}
+		f.wantInvalid("no act", "", act("g", 0))
+		f.wantInvalid("unknown act", "", act("g", core.SkipHead+1))
+		for what, group := range withBadNames(core.MaxGroupName) {
+			f.wantInvalid("group with "+what, "group", act(group, core.PauseGroup))
+		}
+	})
 }
 
 // withBadNames are names that are never allowed, and the empty, the blank and
@@ -250,20 +256,22 @@ func withBadNames(limit int) map[string]string {
 
 func testInvalidConfig(f *fixture) {
 	f.add("g", "a")
-	for field, cfg := range map[string]core.QueueConfig{
-		"head start":          {HeadStart: -2},
-		"completed retention": {CompletedRetention: -time.Second},
-		"dead retention":      {DeadRetention: core.MaxDelay + 1},
-		"cancelled retention": {CancelledRetention: -2},
-		"result time to live": {ResultTTL: core.MaxDelay + 1},
-		"event time to live":  {EventTTL: -2},
-		"max attempts":        {MaxAttempts: -2},
-		"failure policy":      {OnFailure: core.Skip + 1},
-		"exhausted policy":    {OnExhausted: core.Hold + 1},
-		"schedule policy":     {Scheduling: core.Strict + 1},
-	} {
-		f.wantInvalid(field, field, func() error { return f.b.Configure(f.ctx, f.queue, cfg) })
-	}
+	f.refusing("an invalid configuration", func() {
+		for field, cfg := range map[string]core.QueueConfig{
+			"head start":          {HeadStart: -2},
+			"completed retention": {CompletedRetention: -time.Second},
+			"dead retention":      {DeadRetention: core.MaxDelay + 1},
+			"cancelled retention": {CancelledRetention: -2},
+			"result time to live": {ResultTTL: core.MaxDelay + 1},
+			"event time to live":  {EventTTL: -2},
+			"max attempts":        {MaxAttempts: -2},
+			"failure policy":      {OnFailure: core.Skip + 1},
+			"exhausted policy":    {OnExhausted: core.Hold + 1},
+			"schedule policy":     {Scheduling: core.Strict + 1},
+		} {
+			f.wantInvalid(field, field, func() error { return f.b.Configure(f.ctx, f.queue, cfg) })
+		}
+	})
 }
 
 func testInvalidInspect(f *fixture) {
@@ -272,26 +280,28 @@ func testInvalidInspect(f *fixture) {
 		filter.Queue = f.queue
 		return func() error { _, err := f.b.Jobs(f.ctx, filter); return err }
 	}
-	f.wantInvalid("neither state nor group", "state", jobs(core.JobFilter{}))
-	f.wantInvalid("the state gone", "state", jobs(core.JobFilter{State: core.StateGone}))
-	for _, limit := range []int{-1, core.MaxPage + 1} {
-		f.wantInvalid("limit of jobs", "limit", jobs(core.JobFilter{State: core.StateDead, Limit: limit}))
-		f.wantInvalid("limit of groups", "limit", func() error {
-			_, err := f.b.Groups(f.ctx, core.GroupFilter{Queue: f.queue, Limit: limit})
-			return err
-		})
-		f.wantInvalid("limit of events", "limit", func() error {
-			_, err := f.b.Events(f.ctx, core.EventFilter{Queue: f.queue, Limit: limit})
-			return err
-		})
-		f.wantInvalid("limit of records", "limit", func() error {
-			_, err := f.b.Records(f.ctx, core.RecordFilter{Space: f.queue, Limit: limit})
-			return err
-		})
-	}
-	for what, name := range withBadNames(core.MaxGroupName) {
-		f.wantInvalid("group with "+what, "group", func() error { _, err := f.b.Group(f.ctx, f.queue, name); return err })
-	}
+	f.refusing("an invalid question", func() {
+		f.wantInvalid("neither state nor group", "state", jobs(core.JobFilter{}))
+		f.wantInvalid("the state gone", "state", jobs(core.JobFilter{State: core.StateGone}))
+		for _, limit := range []int{-1, core.MaxPage + 1} {
+			f.wantInvalid("limit of jobs", "limit", jobs(core.JobFilter{State: core.StateDead, Limit: limit}))
+			f.wantInvalid("limit of groups", "limit", func() error {
+				_, err := f.b.Groups(f.ctx, core.GroupFilter{Queue: f.queue, Limit: limit})
+				return err
+			})
+			f.wantInvalid("limit of events", "limit", func() error {
+				_, err := f.b.Events(f.ctx, core.EventFilter{Queue: f.queue, Limit: limit})
+				return err
+			})
+			f.wantInvalid("limit of records", "limit", func() error {
+				_, err := f.b.Records(f.ctx, core.RecordFilter{Space: f.queue, Limit: limit})
+				return err
+			})
+		}
+		for what, name := range withBadNames(core.MaxGroupName) {
+			f.wantInvalid("group with "+what, "group", func() error { _, err := f.b.Group(f.ctx, f.queue, name); return err })
+		}
+	})
 }
 
 func testInvalidRecords(f *fixture) {
@@ -338,16 +348,18 @@ func testInvalidRecords(f *fixture) {
 
 func testInvalidBindings(f *fixture) {
 	f.add("g", "a")
-	for name, do := range map[string]func(topic, queue string) error{
-		"Bind":   func(topic, queue string) error { return f.b.Bind(f.ctx, topic, queue) },
-		"Unbind": func(topic, queue string) error { return f.b.Unbind(f.ctx, topic, queue) },
-	} {
-		f.wantInvalid(name+" of another family", "queue", func() error { return do(f.queue+"x", f.queue) })
-		for what, bad := range withBadNames(core.MaxQueueName) {
-			f.wantInvalid(fmt.Sprintf("%s of a topic with %s", name, what), "topic", func() error { return do(bad, f.queue) })
-			f.wantInvalid(fmt.Sprintf("%s of a queue with %s", name, what), "queue", func() error { return do(f.queue, bad) })
+	f.refusing("an invalid binding", func() {
+		for name, do := range map[string]func(topic, queue string) error{
+			"Bind":   func(topic, queue string) error { return f.b.Bind(f.ctx, topic, queue) },
+			"Unbind": func(topic, queue string) error { return f.b.Unbind(f.ctx, topic, queue) },
+		} {
+			f.wantInvalid(name+" of another family", "queue", func() error { return do(f.queue+"x", f.queue) })
+			for what, bad := range withBadNames(core.MaxQueueName) {
+				f.wantInvalid(fmt.Sprintf("%s of a topic with %s", name, what), "topic", func() error { return do(bad, f.queue) })
+				f.wantInvalid(fmt.Sprintf("%s of a queue with %s", name, what), "queue", func() error { return do(f.queue, bad) })
+			}
 		}
-	}
+	})
 	equal(f, "bindings", f.bindings(f.queue), []string{})
 }
 

@@ -106,11 +106,32 @@ func (f *fixture) counted() core.DayStats {
 	return sum
 }
 
+// refusing is unchanged for many calls, each of which is to be refused: the queue is
+// looked at before the first and behind the last.
+func (f *fixture) refusing(what string, do func()) {
+	f.Helper()
+	f.unchanged(what, func() {
+		f.watched = true
+		defer func() { f.watched = false }()
+		do()
+	})
+}
+
 // unchanged fails the test unless do leaves all of the queue as it was.
 func (f *fixture) unchanged(what string, do func()) {
 	f.Helper()
+	if f.watched {
+		do()
+		return
+	}
 	before := f.dump()
 	do()
+	f.still(before, what)
+}
+
+// still fails the test unless the queue looks as before something was done.
+func (f *fixture) still(before, what string) {
+	f.Helper()
 	if after := f.dump(); after != before {
 		f.Fatalf("%s changed the queue from\n%s\nto\n%s", what, before, after)
 	}

@@ -1,7 +1,11 @@
 -- claim leases up to p_max groups that are due: those of higher tiers first, or
 -- by turn (p_turn) from each tier its share. What decides on a lane is always
 -- read by a statement that begins after the lane is locked. A claim never waits
--- for a lane that another transaction has locked.
+-- for a lane or arrival that another transaction has locked. It does wait for one
+-- that is making the lane of a group it is about to make itself, because only the
+-- seat's uniqueness tells who is first: that is another claim or an act of a person,
+-- which are short, or a publish in a caller's transaction that replaces a job of a
+-- group which no claim has met yet.
 --
 -- It gives a row for each lease, and a last one (o_ord -1) whose o_meta says what
 -- came of it: [outcome, now, next, bounds...]; outcome 0: done, 1: paused, 2: no
@@ -268,10 +272,12 @@ BEGIN
 END $$;
 
 -- meet_later makes the lanes of groups that may have got their first job, one that
--- stands in line before it is due.
+-- stands in line before it is due. What others have locked or made meanwhile is left
+-- to the next claim.
 CREATE OR REPLACE FUNCTION rota.meet_later(q rota.queue, low bigint, n integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	a record;
+	h rota.job;
 BEGIN
 	FOR a IN SELECT x.ctid AS tid, x.grp FROM rota.arrival x WHERE x.queue = q.id AND x.tier = 5 AND x.at >= low
 		ORDER BY x.at LIMIT n FOR UPDATE SKIP LOCKED
@@ -279,7 +285,8 @@ BEGIN
 		PERFORM 1 FROM rota.seat s WHERE s.queue = q.id AND s.key = a.grp FOR UPDATE SKIP LOCKED;
 		IF NOT FOUND THEN
 			CONTINUE WHEN EXISTS (SELECT 1 FROM rota.seat s WHERE s.queue = q.id AND s.key = a.grp);
-			PERFORM rota.lock_lane(q, a.grp, false);
+			h := rota.head(q.id, a.grp, 0);
+			CONTINUE WHEN h.seq IS NOT NULL AND NOT rota.make_lane(q, a.grp, h);
 		END IF;
 		DELETE FROM rota.arrival x WHERE x.ctid = a.tid;
 	END LOOP;
@@ -398,8 +405,9 @@ BEGIN
 		ORDER BY x.aside, x.seq LIMIT n FOR UPDATE SKIP LOCKED
 	LOOP
 		PERFORM 1 FROM rota.lane l WHERE l.queue = q.id AND l.key = j.grp AND l.lone = false FOR UPDATE SKIP LOCKED;
-		IF NOT FOUND AND EXISTS (SELECT 1 FROM rota.lane l WHERE l.queue = q.id AND l.key = j.grp AND l.lone = false) THEN
-			CONTINUE;
+		IF NOT FOUND THEN
+			CONTINUE WHEN EXISTS (SELECT 1 FROM rota.lane l WHERE l.queue = q.id AND l.key = j.grp AND l.lone = false);
+			CONTINUE WHEN NOT rota.make_lane(q, j.grp, rota.head(q.id, j.grp, 0));
 		END IF;
 		since := j.aside;
 		j.state := 2;

@@ -17,7 +17,6 @@ CREATE OR REPLACE FUNCTION rota.lock_lane(q rota.queue, g text, make boolean) RE
 DECLARE
 	l rota.lane;
 	h rota.job;
-	v_due bigint;
 BEGIN
 	LOOP
 		SELECT * INTO l FROM rota.lane x WHERE x.queue = q.id AND x.key = g AND NOT x.lone FOR UPDATE;
@@ -34,14 +33,25 @@ BEGIN
 		IF h.seq IS NULL AND NOT make THEN
 			RETURN NULL;
 		END IF;
-		INSERT INTO rota.seat (queue, key) VALUES (q.id, g) ON CONFLICT (queue, key) DO NOTHING;
-		CONTINUE WHEN NOT FOUND;
-		v_due := CASE WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - q.head_start END;
-		IF v_due < rota.us() THEN
-			PERFORM rota.rewound();
-		END IF;
-		INSERT INTO rota.lane (queue, key, tier, due) VALUES (q.id, g, coalesce(h.prio, -1), v_due);
+		PERFORM rota.make_lane(q, g, h);
 	END LOOP;
+END $$;
+
+-- make_lane makes the lane of a group that has none, whose line begins with h; false
+-- when another transaction was faster. It waits for one that is at it.
+CREATE OR REPLACE FUNCTION rota.make_lane(q rota.queue, g text, h rota.job) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	v_due CONSTANT bigint := CASE WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - q.head_start END;
+BEGIN
+	INSERT INTO rota.seat (queue, key) VALUES (q.id, g) ON CONFLICT (queue, key) DO NOTHING;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	IF v_due < rota.us() THEN
+		PERFORM rota.rewound();
+	END IF;
+	INSERT INTO rota.lane (queue, key, tier, due) VALUES (q.id, g, coalesce(h.prio, -1), v_due);
+	RETURN true;
 END $$;
 
 -- vacate removes lanes of groups whose lines were seen empty, with their seats. The

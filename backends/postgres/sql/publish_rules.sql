@@ -71,9 +71,11 @@ BEGIN
 END $$;
 
 -- replace gives a holder that has not started new contents at its old place; false
--- when it has started, or was moved, since judge looked.
-CREATE OR REPLACE FUNCTION rota.replace(q rota.queue, p_holder text, p_seq bigint, n rota.job, now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+-- when it has started, or was moved, since judge looked. What it makes due is due
+-- from when the new jobs of the batch are: all enter at one time.
+CREATE OR REPLACE FUNCTION rota.replace(q rota.queue, p_holder text, p_seq bigint, n rota.job) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
+	now CONSTANT bigint := n.created_at;
 	j rota.job;
 	l rota.lane;
 BEGIN
@@ -172,7 +174,7 @@ BEGIN
 	END IF;
 	FOREACH q IN ARRAY qs LOOP
 		SELECT * INTO v FROM rota.judge(q, j.id, j.dedup_key, p_conflict, now);
-		IF v.verdict = 4 AND NOT rota.replace(q, v.holder, v.stale, j, now) THEN
+		IF v.verdict = 4 AND NOT rota.replace(q, v.holder, v.stale, j) THEN
 			v.verdict := -1;
 		END IF;
 		IF v.verdict <> 0 THEN
