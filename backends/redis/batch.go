@@ -88,7 +88,7 @@ func (t *batch) layOut(b *Backend, req core.PublishRequest) error {
 		}
 		t.ids = append(t.ids, id)
 		if t.plain {
-			t.args = append(t.args, id, plainFlags(n), encodeRest(n))
+			t.args = append(t.args, id, plainFlags(n), encodeRest(n, n.Retention != 0))
 		} else {
 			t.add(b, n, id)
 		}
@@ -141,7 +141,7 @@ func (t *batch) add(b *Backend, n *core.NewJob, id string) {
 	t.args = append(t.args, id, string([]byte{
 		'0' + byte(n.Priority), digit(n.ID != ""), timeKind, digit(n.Dedup.Key != ""), digit(n.MaxAttempts != 0),
 		digit(target != t.target), digit(n.Retention != 0), '0' + byte(n.Scheduling),
-	}), n.Group, encodeRest(n)[1:]) // the tier is the script's
+	}), n.Group, encodeRest(n, true)[1:]) // the tier is the script's
 	if target != t.target {
 		t.args = append(t.args, target.queue, target.topic)
 		t.target = target

@@ -3,9 +3,12 @@
 --   44 attempts (10)  54 on failure  55 on exhausted  56 scheduling
 --   57 retention (16)  73 run at (16)  89 place (16)  105 finished at (16)
 --   121 length of group (3)  124 of kind (3)  127 group, kind, contents
--- State 0 is pending, and tells that nothing was ever done to the job and that it
--- brings nothing but its contents: no flags, attempt, times or retention. The
--- state is never "running": that is so when the lane's lease in K has the job's
+-- Most jobs are never more than published and completed. As long as nothing was done
+-- to a pending job that brings nothing but its contents, it has a short text, as
+-- each byte a script touches takes time:
+--   1 '0'  2 Seq (16)  18 tier  19 attempts (10)  29 on failure  30 on exhausted
+--   31 scheduling  32 length of group (3)  35 of kind (3)  38 group, kind, contents
+-- The state is never "running": that is so when the lane's lease in K has the job's
 -- Seq, and then attempt and claimed at are the lease's.
 -- Flags: 1 has failures, 2 has a result, 4 has a hash of other things, o:id, with
 --   x cancel requested, d dedup key, w its states, y result, p payload, h:* and
@@ -21,6 +24,7 @@
 -- and its token is 43 to 83, up to the end of the Seq.
 
 local function parse(q, id, v)
+  v = whole(v)
   local glen, klen = tonumber(sub(v, 121, 123)), tonumber(sub(v, 124, 126))
   local seqs = sub(v, 27, 42)
   local j = {
@@ -30,7 +34,6 @@ local function parse(q, id, v)
     R = sub(v, 57, 72), r = tonumber(sub(v, 73, 88)), place = tonumber(sub(v, 89, 104)), Z = tonumber(sub(v, 105, 120)),
     g = sub(v, 127, 126 + glen), k = sub(v, 127 + glen, 126 + glen + klen),
   }
-  if j.s == 0 then j.s = PENDING end
   if j.place == 0 then j.place = j.seq end
   j.lane = j.g == '' and '{' .. j.member or q.Q .. 'g' .. j.g
   if j.n >= 4 then
@@ -56,16 +59,23 @@ local function load(q, id)
   return j
 end
 
+-- lengthen gives the job a long text, where there is room for more.
+local function lengthen(j)
+  if call('GETRANGE', j.key, '0', '0') == '0' then call('SET', j.key, whole(call('GET', j.key))) end
+end
+
 -- save writes everything but the contents. A job that no lease names is not
 -- running any more.
 local function save(j)
   local place = j.place == j.seq and 0 or j.place
+  lengthen(j)
   call('SETRANGE', j.key, 0, fmt('%d%d%08d%s%s%d%010d%d%d%d%s%016d%016d%016d', j.s, j.n, j.a, j.C, j.seqs, j.t,
     j.M, j.F, j.E, j.S, j.R, j.r, place, j.Z))
 end
 
 -- save_flags writes the flags alone, also of a running job.
 local function save_flags(j)
+  lengthen(j)
   call('SETRANGE', j.key, 0, fmt('%d%d', j.K and j.was or j.s, j.n))
 end
 
