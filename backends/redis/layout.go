@@ -40,6 +40,9 @@ const (
 	atShortLengths = 31
 	shortHeadSize  = 37
 	short          = '0' // its state
+	// longestShort bounds the size of a job, about, that has a short text: making a
+	// long one of it takes all of it through a script.
+	longestShort = 4096
 )
 
 // pendingHead is how a long text begins that says no more than a short one.
@@ -54,6 +57,15 @@ const (
 
 // contentsVersion is the first byte of the contents, which only Go reads.
 const contentsVersion = 1
+
+// needsLong tells whether a job without delay and dedup key needs a long text.
+func needsLong(n *core.NewJob) bool {
+	size := len(n.Payload)
+	for name, value := range n.Headers {
+		size += len(name) + len(value)
+	}
+	return n.Retention != 0 || size > longestShort
+}
 
 // encodeRest writes a job from the tier on: settings, times, the lengths of group
 // and kind, these, and the contents. Seq and what comes before are the store's.

@@ -128,6 +128,7 @@ func newConstants() func(string) string {
 		"UNLIMITED":       strconv.Itoa(unlimited),
 		"ZEROS":           strconv.Quote(noTime),
 		"PENDINGHEAD":     strconv.Quote(pendingHead),
+		"LONGESTSHORT":    strconv.Itoa(longestShort),
 		"DEFAULTATTEMPTS": strconv.Itoa(core.DefaultMaxAttempts),
 		"NONE":            strconv.Quote(noRetention),
 		"NEVER":           strconv.FormatInt(never, 10),

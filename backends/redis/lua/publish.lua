@@ -124,8 +124,8 @@ end
 -- replace gives a job the contents of the new one: it keeps its head and group.
 local function replace(q, j)
   flush()
-  lengthen(j)
-  local head = call('GETRANGE', j.key, 0, 119)
+  local head = sub(whole(call('GETRANGE', j.key, '0', '119')), 1, 120)
+  j.short = false
   local glen, klen = tonumber(sub(rest, 78, 80)), tonumber(sub(rest, 81, 83))
   j.k = sub(rest, 84 + glen, 83 + glen + klen)
   call('SET', j.key, head .. fmt('%03d%03d', #j.g, klen) .. j.g .. sub(rest, 84 + glen))
@@ -216,7 +216,7 @@ local function store(q)
   local member = seqs .. ':' .. id
   local run = until_when(q)
   local aside = run and group ~= '' and (sched == 0 and q.cfg[SCHED] or sched) == JOINWHENDUE
-  local state = run and SCHEDULED or (dedup or beside) and PENDING or 0
+  local state = run and SCHEDULED or (dedup or beside or #rest > LONGESTSHORT) and PENDING or 0
   -- The tier is not known yet; it is written below if it is not the priority.
   local text = seqs .. DIGIT[prio] .. (attempts and sub(rest, 1, 10) or q.attempts) .. sub(rest, 11, 13)
   if state == 0 then

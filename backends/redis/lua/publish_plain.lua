@@ -4,7 +4,7 @@
 -- KEYS: the queue's prefix.
 -- ARGV: nonce, retry?, number of jobs, the lane of each job's group or '', then for
 -- each job: id, flags, and its text from the tier on. Flags are digits: own id?,
--- anything beside the contents, and so a long text?, own number of attempts?, priority.
+-- anything beside the contents, or a large one, and so a long text?, own number of attempts?, priority.
 -- Reply: 1 when it made the queue, Seq of the first job stored, numbers of the
 -- jobs whose id was taken.
 local call, fmt, sub, byte, floor = redis.call, string.format, string.sub, string.byte, math.floor
