@@ -171,7 +171,7 @@ local events = m[4] and cmsgpack.unpack(m[4])[EVENTS] > 0
 
 local J, LEASES = Q .. 'j:', Q .. 'K'
 local DIGIT = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
-local cut, budget, size, round = false, limit + 1000, 0, tonumber(ARGV[9])
+local cut, budget, size, round, few = false, limit + 1000, 0, tonumber(ARGV[9]), 8
 local shares = highest > lowest and ARGV[8] == '1' and slow().shares_of_tiers(highest, lowest)
 for tier = highest, lowest, -1 do
   local most = shares and min(limit, n + shares[tier]) or limit
@@ -181,7 +181,10 @@ for tier = highest, lowest, -1 do
   local ten, head
   local first = 'p' .. fresh .. '00000001' .. nonce
   while n < most and not cut do
-    local want = min(most - n, round)
+    -- Few first, to see how large they are: what is read for nothing takes time, too.
+    local want = min(most - n, few or round)
+    if n > 0 then want = max(1, min(want, math.floor((REPLYBYTES - size) * n / size))) end
+    few = nil
     local lanes = call('ZRANGEBYSCORE', ready, '-inf', nows, 'LIMIT', '0', want)
     local count = #lanes
     if count == 0 then break end
