@@ -34,7 +34,11 @@ func (b *Backend) Publish(ctx context.Context, req core.PublishRequest) ([]core.
 		return nil, err
 	}
 	var results []core.PublishResult
-	err = b.do(ctx, "publish", func(conn *pgxpool.Conn) error {
+	call := b.do
+	if !p.plain {
+		call = b.act
+	}
+	err = call(ctx, "publish", func(conn *pgxpool.Conn) error {
 		results, err = p.run(ctx, conn)
 		if errors.Is(err, errNoQueue) {
 			if _, err := conn.Exec(ctx, b.sql("SELECT rota.queues_for($1::text[])"), p.queues); err != nil {

@@ -13,8 +13,9 @@ import (
 // PublishTx publishes in the caller's transaction: the jobs are there as it
 // commits and gone if it rolls back. It inserts and locks nothing that others
 // share, so publishers can not wait for each other or hold up a claim; only an id
-// or a dedup key that another open transaction has taken must be waited for, and
-// ReplacePending locks the group of the job it replaces.
+// or a dedup key that another open transaction has taken must be waited for.
+// ReplacePending locks the job it replaces, and that one is not claimed until the
+// transaction ends.
 //
 // Jobs get their places in line as PublishTx is called: order within a group is
 // that of the calls, not of the commits, among transactions that overlap.
@@ -67,7 +68,7 @@ func (b *Backend) SettleTx(ctx context.Context, tx pgx.Tx, queue string, outcome
 		return nil, err
 	}
 	defer b.calls.Done()
-	results, err := s.run(ctx, tx)
+	results, err := s.run(ctx, tx, true)
 	if err != nil {
 		return nil, storeError(ctx, "settle in a transaction", err)
 	}

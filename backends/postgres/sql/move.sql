@@ -152,6 +152,8 @@ DECLARE
 	v_now bigint;
 BEGIN
 	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue;
+	PERFORM rota.hurry();
+	q := rota.revive(q);
 	PERFORM pg_current_xact_id();
 	v_now := rota.us();
 	WHILE p_ids IS NULL AND q.id IS NOT NULL AND NOT more LOOP
@@ -230,6 +232,8 @@ BEGIN
 	IF NOT FOUND THEN
 		RETURN;
 	END IF;
+	PERFORM rota.hurry();
+	q := rota.revive(q);
 	PERFORM pg_current_xact_id();
 	l := rota.lock_lane(q, p_grp, p_act IN (1, 3));
 	IF l.key IS NULL THEN

@@ -16,8 +16,8 @@ END $$;
 -- first place, so no job stands before the time it was created at.
 --
 -- It gives [now, first seq, idle, transaction id, then the number of each job whose id is taken]:
--- idle is 1 when a worker of one of the queues had nothing to do lately, 2 when a
--- queue does not exist (then nothing was stored) and 3 when it is to be revived.
+-- idle is 1 when a worker of one of the queues had nothing to do lately, and 2 when a
+-- queue has never been made (then nothing was stored).
 CREATE OR REPLACE FUNCTION rota.publish(p_queues text[], p_q integer[], p_id text[], p_payload bytea[], p_grp text[], p_first boolean[],
 	p_kind text[], p_headers text[], p_prio smallint[], p_delay bigint[], p_run_at bigint[], p_max integer[], p_timeout bigint[], p_deadline bigint[],
 	p_retention bigint[], p_on_failure smallint[], p_on_exhausted smallint[], p_scheduling smallint[])
@@ -32,7 +32,6 @@ DECLARE
 	v_ids integer[]; v_max integer[]; v_sched smallint[];
 	v_known integer;
 	v_idle integer := 0;
-	v_alive boolean;
 	v_until bigint;
 	v_events boolean;
 	v_taken bigint[] := '{}';
@@ -41,8 +40,8 @@ DECLARE
 BEGIN
 	PERFORM pg_current_xact_id();
 	SELECT array_agg(q.id), array_agg(q.max_attempts), array_agg(q.scheduling),
-		count(q.id), bool_and(q.alive), max(q.idle_until), bool_or(q.event_ttl > 0)
-	INTO v_ids, v_max, v_sched, v_known, v_alive, v_until, v_events
+		count(q.id), max(q.idle_until), bool_or(q.event_ttl > 0)
+	INTO v_ids, v_max, v_sched, v_known, v_until, v_events
 	FROM unnest(p_queues) WITH ORDINALITY x(name, ord)
 	LEFT JOIN LATERAL (SELECT * FROM rota.queue y WHERE y.name = x.name LIMIT 1) q ON true;
 	IF v_known < array_length(p_queues, 1) THEN
@@ -52,9 +51,6 @@ BEGIN
 	v_now := rota.us();
 	IF v_until > v_now THEN
 		v_idle := 1;
-	END IF;
-	IF NOT v_alive THEN
-		v_idle := 3;
 	END IF;
 	INSERT INTO rota.job (seq, place, run_at, created_at, aside, deadline, timeout, retention, queue, max_attempts, state, prio,
 		on_failure, on_exhausted, scheduling, inline, id, grp, kind, payload, headers)

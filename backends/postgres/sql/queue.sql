@@ -5,23 +5,18 @@ CREATE OR REPLACE FUNCTION rota.configure(p_queue text, p_config text, p_head_st
 DECLARE
 	q rota.queue;
 BEGIN
+	PERFORM rota.hurry();
 	PERFORM rota.queues_for(ARRAY[p_queue]);
 	PERFORM rota.rewound();
 	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue;
 	IF q.head_start <> p_head_start THEN -- groups that wait already keep the turn they have
-		PERFORM rota.lock_lane(q, x.grp, false) FROM (SELECT DISTINCT a.grp FROM rota.arrival a WHERE a.queue = q.id ORDER BY a.grp) x;
+		PERFORM rota.lock_lane(q, x.grp, false) FROM (SELECT DISTINCT a.grp FROM rota.arrival a WHERE a.queue = q.id
+			AND (SELECT s.key FROM rota.seat s WHERE s.queue = a.queue AND s.key = a.grp LIMIT 1) IS NULL ORDER BY a.grp) x;
 	END IF;
 	UPDATE rota.queue x SET config = p_config, head_start = p_head_start, on_failure = p_on_failure, on_exhausted = p_on_exhausted,
 		scheduling = p_scheduling, max_attempts = p_max, keep_completed = p_completed, keep_dead = p_dead, keep_cancelled = p_cancelled,
 		keep_result = p_result, event_ttl = p_events
 	WHERE x.name = p_queue;
-END $$;
-
--- exists_queue: alive, or a publish that was under way when it was deleted has
--- brought it back.
-CREATE OR REPLACE FUNCTION rota.exists_queue(q rota.queue) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-BEGIN
-	RETURN q.alive OR EXISTS (SELECT 1 FROM rota.job j WHERE j.queue = q.id);
 END $$;
 
 CREATE OR REPLACE FUNCTION rota.unfinished(p_queue integer) RETURNS bigint LANGUAGE sql STABLE AS $$
@@ -37,6 +32,7 @@ DECLARE
 	q rota.queue;
 	n bigint;
 BEGIN
+	PERFORM rota.hurry();
 	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue FOR UPDATE;
 	IF NOT FOUND OR NOT rota.exists_queue(q) THEN
 		RETURN -1;
@@ -76,6 +72,7 @@ DECLARE
 	v_q integer;
 BEGIN
 	SELECT x.id INTO v_q FROM rota.queue x WHERE x.name = p_queue;
+	PERFORM rota.hurry();
 	LOOP
 		SELECT * INTO was FROM rota.job x WHERE x.queue = v_q AND x.id = p_id;
 		IF NOT FOUND THEN
@@ -104,7 +101,7 @@ BEGIN
 	IF NOT FOUND OR NOT rota.exists_queue(q) THEN
 		RETURN NULL;
 	END IF;
-	UPDATE rota.queue x SET paused = p_paused WHERE x.id = q.id;
+	UPDATE rota.queue x SET paused = p_paused, alive = true WHERE x.id = q.id;
 	RETURN q.paused <> p_paused;
 END $$;
 
