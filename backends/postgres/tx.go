@@ -56,7 +56,8 @@ func (b *Backend) PublishTx(ctx context.Context, tx pgx.Tx, req core.PublishRequ
 // Settle: for a stale lease it answers ErrLeaseLost, changes nothing, and the
 // caller should roll back.
 //
-// The groups stay leased, and locked, until the transaction ends. When it takes
+// The groups stay leased, and locked, until the transaction ends: Extend leaves them
+// as they are, and nothing of others waits for them. When it takes
 // longer than the lease, the job may be run again by another worker as soon as the
 // transaction ends without a commit.
 func (b *Backend) SettleTx(ctx context.Context, tx pgx.Tx, queue string, outcomes []core.Outcome) ([]core.SettleResult, error) {

@@ -226,7 +226,8 @@ BEGIN
 	END LOOP;
 END $$;
 
--- publish_rules publishes jobs one by one, in order; p_make lets it make queues. A verdict is one of judge's, or
+-- publish_rules publishes jobs one by one, in order. p_make says that its transaction ends
+-- with it, so that it may make queues and lock groups. A verdict is one of judge's, or
 -- 5 nobody is bound to the topic, 6 not published for another one's sake. The last
 -- row (o_ord 0) has the transaction's id in o_seq and whether a worker is idle in o_verdict.
 CREATE OR REPLACE FUNCTION rota.publish_rules(p_make boolean, p_all boolean, p_queue text[], p_topic text[], p_id text[], p_payload bytea[], p_grp text[],
