@@ -155,6 +155,28 @@ func TestSameKeyWaits(t *testing.T) {
 	}
 }
 
+// A job that is being replaced is due, but workers are not told to ask for it
+// without a pause.
+func TestReplacedHeadIsNotAskedForAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, n := range []core.NewJob{inGroup, lone} {
+		q := newQueue(t, openShared(t))
+		q.stored(q.b.Publish(t.Context(), keyed(q, n, core.Reject)))
+		tx := begin(t, pgx.TxOptions{})
+		publishes(n, core.ReplacePending, true)(q, tx, nil)
+		for range 2 { // which makes the lane, and which finds it
+			res, err := q.b.Claim(t.Context(), core.ClaimRequest{Queue: q.name, Max: 1, Lease: hour, Owner: "test"})
+			check(t, err)
+			equal(t, "leases", len(res.Leases), 0)
+			if res.Next < 5*time.Millisecond || res.Next > time.Second {
+				t.Fatalf("the claim says to come back in %v", res.Next)
+			}
+		}
+		check(t, tx.Commit(t.Context()))
+		equal(t, "leases", len(q.claim(1)), 1)
+	}
+}
+
 // Versions of one job replace each other in transactions, while a worker takes what
 // there is: each version starts exactly once, unless the next has replaced it.
 func TestReplaceMeetsClaim(t *testing.T) {

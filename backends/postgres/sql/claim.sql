@@ -53,6 +53,7 @@ DECLARE
 	g_tid tid[]; g_key text[]; g_fence bigint[]; g_job bigint[]; g_floor bigint[]; -- lanes that were made and leased, or are empty
 	v_made boolean; -- lanes that are due were made
 	v_again boolean; -- and some can be claimed
+	v_held boolean := false; -- jobs that are being replaced were passed
 	l rota.lane;
 	v_tid tid;
 BEGIN
@@ -195,9 +196,12 @@ BEGIN
 				GET DIAGNOSTICS m = ROW_COUNT;
 				v_got := v_got + m;
 				IF m < array_length(s_tid, 1) THEN -- lanes that stayed where they were have an empty line, or a head that is being replaced
-					SELECT array_agg(x.ctid), array_agg(x.key), array_agg(x.floor) INTO g_tid, g_key, g_floor
-					FROM unnest(s_tid) AS y(tid), LATERAL (SELECT z.ctid, z.key, z.floor FROM rota.lane z WHERE z.ctid = y.tid AND NOT z.lone) x
-					WHERE (SELECT j.seq FROM rota.job j WHERE j.queue = v_q AND j.grp = x.key AND j.inline AND j.place >= x.floor ORDER BY j.place, j.seq LIMIT 1) IS NULL;
+					SELECT array_agg(x.ctid) FILTER (WHERE x.drained), array_agg(x.key) FILTER (WHERE x.drained), array_agg(x.floor) FILTER (WHERE x.drained),
+						coalesce(bool_or(NOT x.drained), false) OR v_held
+					INTO g_tid, g_key, g_floor, v_held
+					FROM unnest(s_tid) AS y(tid), LATERAL (SELECT z.ctid, z.key, z.floor, NOT z.lone AND (SELECT j.seq FROM rota.job j
+						WHERE j.queue = v_q AND j.grp = z.key AND j.inline AND j.place >= z.floor ORDER BY j.place, j.seq LIMIT 1) IS NULL AS drained
+						FROM rota.lane z WHERE z.ctid = y.tid) x;
 					IF g_tid IS NOT NULL THEN
 						PERFORM rota.vacate(v_q, g_tid, g_key, g_floor, false, v_now);
 					END IF;
@@ -253,6 +257,7 @@ BEGIN
 					coalesce(bool_or(NOT made.leased AND made.due <= v_now), false),
 					coalesce(bool_or(NOT made.leased AND made.due <= v_now AND made.key NOT IN (SELECT best.key FROM best WHERE best.fit)), false)
 				INTO g_tid, g_key, g_fence, g_job, g_floor, v_made, v_again FROM made;
+				v_held := v_held OR v_made AND NOT v_again;
 				IF v_made THEN -- they are due, perhaps since before the bounds
 					PERFORM rota.rewound();
 					b[13 + v_tier] := 0;
@@ -290,6 +295,9 @@ BEGIN
 	IF v_got < p_max THEN
 		v_first := rota.firsts(q, b, 9223372036854775807);
 		v_next := (SELECT min(x) FROM unnest(v_first[1 + p_min:5] || v_first[6 + p_min:10] || v_first[11 + p_min:15] || v_aside || CASE WHEN v_first[16] IS NOT NULL THEN v_now END) x);
+		IF v_held THEN -- nobody knows for how long; the publish sends a hint
+			v_next := greatest(v_next, rota.us() + 20000);
+		END IF;
 		PERFORM rota.idle(q);
 	END IF;
 	o_ord := -1;
