@@ -164,12 +164,12 @@ func TestReplacedHeadIsNotAskedForAtOnce(t *testing.T) {
 		q.stored(q.b.Publish(t.Context(), keyed(q, n, core.Reject)))
 		tx := begin(t, pgx.TxOptions{})
 		publishes(n, core.ReplacePending, true)(q, tx, nil)
-		for range 2 { // which makes the lane, and which finds it
+		for i := range 2 { // which makes the lane, and which finds it
 			res, err := q.b.Claim(t.Context(), core.ClaimRequest{Queue: q.name, Max: 1, Lease: hour, Owner: "test"})
 			check(t, err)
 			equal(t, "leases", len(res.Leases), 0)
 			if res.Next < 5*time.Millisecond || res.Next > time.Second {
-				t.Fatalf("the claim says to come back in %v", res.Next)
+				t.Fatalf("group %q, time %d: the claim says to come back in %v", n.Group, i, res.Next)
 			}
 		}
 		check(t, tx.Commit(t.Context()))

@@ -83,20 +83,22 @@ CREATE OR REPLACE FUNCTION rota.replace(p_join boolean, q rota.queue, p_holder t
 DECLARE
 	now CONSTANT bigint := n.created_at;
 	j rota.job;
+	moves boolean; -- it is alone, and its lane gets another time
 BEGIN
 	SELECT * INTO j FROM rota.job x WHERE x.queue = q.id AND x.id = p_holder AND x.seq = p_seq;
 	IF NOT FOUND OR j.state > 2 THEN
 		RETURN false;
 	END IF;
-	IF j.grp IS NULL THEN
+	moves := j.grp IS NULL AND j.state = 1;
+	IF moves THEN
 		PERFORM 1 FROM rota.lane x WHERE x.queue = q.id AND x.key = j.id AND x.lone FOR UPDATE;
 	END IF;
 	SELECT * INTO j FROM rota.job x WHERE x.queue = q.id AND x.id = p_holder AND x.seq = p_seq FOR UPDATE;
-	IF NOT FOUND OR j.state > 2 OR rota.state_of(j) = 3 THEN
+	IF NOT FOUND OR j.state > 2 OR rota.state_of(j) = 3 OR moves <> (j.grp IS NULL AND j.state = 1) THEN
 		RAISE SQLSTATE 'RT004';
 	END IF;
-	IF j.inline AND current_setting('transaction_isolation') <> 'read committed' THEN
-		PERFORM rota.unclaimed(q, j.grp);
+	IF j.aside IS NULL AND NOT moves AND current_setting('transaction_isolation') <> 'read committed' THEN
+		PERFORM rota.unclaimed(q, coalesce(j.grp, j.id), j.grp IS NULL);
 	END IF;
 	j.kind := n.kind;
 	j.timeout := n.timeout;
@@ -116,7 +118,7 @@ BEGIN
 			j.aside := now;
 			j.place := j.seq;
 		END IF;
-	ELSIF j.grp IS NULL AND j.state = 1 THEN
+	ELSIF moves THEN
 		j.run_at := n.run_at;
 		j.state := CASE WHEN j.run_at > now THEN 1 ELSE 2 END;
 		UPDATE rota.lane x SET due = greatest(now, j.run_at) WHERE x.queue = q.id AND x.key = j.id AND x.lone;
@@ -126,14 +128,14 @@ BEGIN
 END $$;
 
 -- unclaimed makes sure, in a transaction that does not see what has happened since its
--- snapshot, that no claim has come to the group since: else it raises 40001. It keeps no lock.
-CREATE OR REPLACE FUNCTION rota.unclaimed(q rota.queue, g text) RETURNS void LANGUAGE plpgsql AS $$
+-- snapshot, that no claim has come to the lane since: else it raises 40001. It keeps no lock.
+CREATE OR REPLACE FUNCTION rota.unclaimed(q rota.queue, p_key text, p_lone boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM 1 FROM rota.lane x WHERE x.queue = q.id AND x.key = g AND NOT x.lone;
+	PERFORM 1 FROM rota.lane x WHERE x.queue = q.id AND x.key = p_key AND x.lone = p_lone;
 	IF FOUND THEN
-		PERFORM 1 FROM rota.lane x WHERE x.queue = q.id AND x.key = g AND NOT x.lone FOR UPDATE SKIP LOCKED;
-	ELSE
-		INSERT INTO rota.seat (queue, key) VALUES (q.id, g) ON CONFLICT (queue, key) DO NOTHING;
+		PERFORM 1 FROM rota.lane x WHERE x.queue = q.id AND x.key = p_key AND x.lone = p_lone FOR UPDATE SKIP LOCKED;
+	ELSIF NOT p_lone THEN
+		INSERT INTO rota.seat (queue, key) VALUES (q.id, p_key) ON CONFLICT (queue, key) DO NOTHING;
 	END IF;
 	IF NOT FOUND THEN
 		RAISE SQLSTATE '40001' USING MESSAGE = 'the group is busy';
