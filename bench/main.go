@@ -42,6 +42,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "bench: %q is no option; one benchmark is run with -only %s\n", flags.Arg(0), flags.Arg(0))
+		return 2
+	}
 	chosen, err := choose(*only)
 	if err != nil {
 		fmt.Fprintln(stderr, "bench:", err)

@@ -88,7 +88,8 @@ func (t *batch) layOut(b *Backend, req core.PublishRequest) error {
 		}
 		t.ids = append(t.ids, id)
 		if t.plain {
-			t.args = append(t.args, id, plainFlags(n), encodeRest(n))
+			long := needsLong(n)
+			t.args = append(t.args, id, plainFlags(n, long), encodeRest(n, long))
 		} else {
 			t.add(b, n, id)
 		}
@@ -127,11 +128,11 @@ func laneOf(queueKey string, n *core.NewJob) string {
 }
 
 // plainFlags are a job's flags for lua/publish_plain.lua.
-func plainFlags(n *core.NewJob) string {
-	if n.ID == "" && n.Retention == 0 && n.MaxAttempts == 0 && n.Priority == 0 {
+func plainFlags(n *core.NewJob, long bool) string {
+	if n.ID == "" && !long && n.MaxAttempts == 0 && n.Priority == 0 {
 		return "0000" // spares an allocation
 	}
-	return string([]byte{digit(n.ID != ""), digit(n.Retention != 0), digit(n.MaxAttempts != 0), '0' + byte(n.Priority)})
+	return string([]byte{digit(n.ID != ""), digit(long), digit(n.MaxAttempts != 0), '0' + byte(n.Priority)})
 }
 
 // add appends a job as lua/publish.lua reads it.
@@ -141,7 +142,7 @@ func (t *batch) add(b *Backend, n *core.NewJob, id string) {
 	t.args = append(t.args, id, string([]byte{
 		'0' + byte(n.Priority), digit(n.ID != ""), timeKind, digit(n.Dedup.Key != ""), digit(n.MaxAttempts != 0),
 		digit(target != t.target), digit(n.Retention != 0), '0' + byte(n.Scheduling),
-	}), n.Group, encodeRest(n)[1:]) // the tier is the script's
+	}), n.Group, encodeRest(n, true)[1:]) // the tier is the script's
 	if target != t.target {
 		t.args = append(t.args, target.queue, target.topic)
 		t.target = target

@@ -34,6 +34,20 @@ const (
 	headSize     = 126
 )
 
+// A short text, of a job to which nothing was done, has state, Seq, settings and
+// lengths only.
+const (
+	atShortLengths = 31
+	shortHeadSize  = 37
+	short          = '0' // its state
+	// longestShort bounds the size of a job, about, that has a short text: making a
+	// long one of it takes all of it through a script.
+	longestShort = 4096
+)
+
+// pendingHead is how a long text begins that says no more than a short one.
+const pendingHead = "20" + "00000000" + noTime
+
 // Values of fields in the head that are no numbers.
 const (
 	unlimited   = 9_999_999_999      // attempts
@@ -44,9 +58,18 @@ const (
 // contentsVersion is the first byte of the contents, which only Go reads.
 const contentsVersion = 1
 
+// needsLong tells whether a job without delay and dedup key needs a long text.
+func needsLong(n *core.NewJob) bool {
+	size := len(n.Payload)
+	for name, value := range n.Headers {
+		size += len(name) + len(value)
+	}
+	return n.Retention != 0 || size > longestShort
+}
+
 // encodeRest writes a job from the tier on: settings, times, the lengths of group
 // and kind, these, and the contents. Seq and what comes before are the store's.
-func encodeRest(n *core.NewJob) []byte {
+func encodeRest(n *core.NewJob, long bool) []byte {
 	size := headSize - atTier + len(n.Group) + len(n.Kind) + 1 + 3*binary.MaxVarintLen64 + len(n.Payload) + 1
 	names := make([]string, 0, len(n.Headers))
 	for name, value := range n.Headers {
@@ -56,7 +79,10 @@ func encodeRest(n *core.NewJob) []byte {
 	slices.Sort(names)
 	t := make([]byte, 0, size)
 	t = appendSettings(t, n)
-	t = append(t, noTime+noTime+noTime...) // run at, place, finished at
+	if long {
+		t = appendRetention(t, n.Retention)
+		t = append(t, noTime+noTime+noTime...) // run at, place, finished at
+	}
 	t = appendDigits(t, int64(len(n.Group)), 3)
 	t = appendDigits(t, int64(len(n.Kind)), 3)
 	t = append(t, n.Group...)
@@ -80,13 +106,13 @@ func encodeRest(n *core.NewJob) []byte {
 }
 
 // usualSettings are those of a job of tier 0 that brings none of its own.
-const usualSettings = "0" + "0000000025" + "000" + noTime
+const usualSettings = "0" + "0000000025" + "000"
 
-// appendSettings writes the tier and what the job says of attempts, policies and
-// retention. The scripts put in the queue's number of attempts where the job has
+// appendSettings writes the tier and what the job says of attempts and policies. The
+// scripts put in the queue's number of attempts where the job has
 // none and the queue's is not the default.
 func appendSettings(t []byte, n *core.NewJob) []byte {
-	if n.Priority == 0 && n.MaxAttempts == 0 && n.OnFailure == 0 && n.OnExhausted == 0 && n.Scheduling == 0 && n.Retention == 0 {
+	if n.Priority == 0 && n.MaxAttempts == 0 && n.OnFailure == 0 && n.OnExhausted == 0 && n.Scheduling == 0 {
 		return append(t, usualSettings...)
 	}
 	attempts := int64(n.MaxAttempts)
@@ -98,11 +124,14 @@ func appendSettings(t []byte, n *core.NewJob) []byte {
 	}
 	t = append(t, '0'+byte(n.Priority))
 	t = appendDigits(t, min(attempts, unlimited), 10)
-	t = append(t, '0'+byte(n.OnFailure), '0'+byte(n.OnExhausted), '0'+byte(n.Scheduling))
-	if n.Retention < 0 {
+	return append(t, '0'+byte(n.OnFailure), '0'+byte(n.OnExhausted), '0'+byte(n.Scheduling))
+}
+
+func appendRetention(t []byte, d time.Duration) []byte {
+	if d < 0 {
 		return append(t, noRetention...)
 	}
-	return appendDigits(t, micros(n.Retention), 16)
+	return appendDigits(t, micros(d), 16)
 }
 
 func appendString(t []byte, s string) []byte {
@@ -120,7 +149,14 @@ func appendDigits(t []byte, n int64, width int) []byte {
 // decodeJob fills in a job from its text and the other things kept of it.
 func decodeJob(j *core.Job, queue, id, text string, others []any) error {
 	r := reader{rest: text}
-	head := r.take(headSize)
+	var head string
+	if text != "" && text[0] == short {
+		if head = r.take(shortHeadSize); !r.bad {
+			head = pendingHead + head[1:atShortLengths] + noTime + noTime + noTime + noTime + head[atShortLengths:]
+		}
+	} else {
+		head = r.take(headSize)
+	}
 	if r.bad {
 		return damaged(queue, id)
 	}
@@ -130,7 +166,7 @@ func decodeJob(j *core.Job, queue, id, text string, others []any) error {
 	seq := d.int(head[atSeq:atTier])
 	*j = core.Job{
 		ID: id, Queue: queue, Group: group, Kind: kind, Seq: seq, CreatedAt: timeOf(seq), RunAt: timeOf(seq),
-		State: stateOf(head[atState]), Attempt: int(d.int(head[atAttempt:atClaimed])),
+		State: core.State(head[atState] - '0'), Attempt: int(d.int(head[atAttempt:atClaimed])),
 		Priority: int(head[atTier] - '0'), MaxAttempts: int(d.int(head[atAttempts:atOnFailure])),
 		OnFailure:   core.FailurePolicy(head[atOnFailure] - '0'),
 		OnExhausted: core.ExhaustedPolicy(head[atOnExhaust] - '0'),
@@ -161,14 +197,6 @@ func decodeJob(j *core.Job, queue, id, text string, others []any) error {
 	}
 	applyOthers(j, others)
 	return nil
-}
-
-// stateOf reads a state; 0 is pending, too.
-func stateOf(digit byte) core.State {
-	if digit == '0' {
-		return core.StatePending
-	}
-	return core.State(digit - '0')
 }
 
 func damaged(queue, id string) error {

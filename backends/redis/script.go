@@ -127,8 +127,8 @@ func newConstants() func(string) string {
 		"EXPIRED":         strconv.Quote(core.LeaseExpired),
 		"UNLIMITED":       strconv.Itoa(unlimited),
 		"ZEROS":           strconv.Quote(noTime),
-		"FRESHHEAD":       strconv.Quote("00" + "00000000" + noTime), // nothing was done to it, nothing beside contents
-		"PENDINGHEAD":     strconv.Quote("20" + "00000000" + noTime),
+		"PENDINGHEAD":     strconv.Quote(pendingHead),
+		"LONGESTSHORT":    strconv.Itoa(longestShort),
 		"DEFAULTATTEMPTS": strconv.Itoa(core.DefaultMaxAttempts),
 		"NONE":            strconv.Quote(noRetention),
 		"NEVER":           strconv.FormatInt(never, 10),

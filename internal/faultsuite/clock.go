@@ -115,6 +115,7 @@ func testClockBack(t *testing.T, store Store) {
 		s.publish(core.NewJob{ID: "hello"})
 		s.history.await("a worker is at work", 0, is(Started, heir.name))
 		s.check(heir.Freeze())
+		s.pass(500 * time.Millisecond) // for a claim it has sent, which would take the job
 		s.publish(core.NewJob{ID: "held", Group: "held"})
 		holder := s.start("worker", workerSpec{Concurrency: 1, Lease: lease, Handler: "hold"})
 		s.history.await("another worker holds a job", 0, is(Started, holder.name))

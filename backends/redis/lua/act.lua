@@ -1,4 +1,4 @@
--- lib: base queue job line group
+-- lib: base queue text job line group
 -- Acts on a group. KEYS: the queue's prefix. ARGV: group, act.
 -- Reply: 0 no such group, 1 done, 2 and it made the queue, 3 no head, or the id
 -- of the running job that can not be skipped.

@@ -23,7 +23,7 @@ local fence = max(seq + 1, now)
 local n, specials = 0, {}
 local out = { 2, now, 0, untl, fence, specials }
 
--- slow: base queue job line group die {
+-- slow: base queue text job line group die {
 local q = context(Q, m, now, nows)
 
 -- recover ends the lease K of a lane that has run out.
@@ -32,8 +32,8 @@ local function recover(lane, K)
   local member = string.match(K, '^([^\n]*)\n', 68)
   local id = sub(member, 18)
   local v = call('GETRANGE', q.J .. id, 0, 895)
-  if v == '' or sub(v, 27, 42) ~= sub(member, 1, 16) then return end
-  local j = parse(q, id, v)
+  local j = v ~= '' and parse(q, id, v)
+  if not j or j.seqs ~= sub(member, 1, 16) then return end
   leased(j, K)
   record_failure(q, j, EXPIRED, '', j.owner)
   bump(q, 'f', 1)
@@ -144,6 +144,7 @@ local function shares_of_tiers(highest, lowest)
 end
 
 local function started(v, id, attempt)
+  v = whole(v)
   local glen, klen = tonumber(sub(v, 121, 123)), tonumber(sub(v, 124, 126))
   emit(q, 'started', id, sub(v, 127, 126 + glen), sub(v, 127 + glen, 126 + glen + klen), attempt, '', sub(owner, 2))
 end

@@ -1,4 +1,4 @@
--- lib: base queue job line group running
+-- lib: base queue text job line group running
 -- Deletes a queue, a bounded number of jobs at a time. What is left in between is
 -- a sound queue.
 -- KEYS: the queue's prefix. ARGV: force?, name, number of jobs.

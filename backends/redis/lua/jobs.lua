@@ -1,4 +1,4 @@
--- lib: base queue line view running
+-- lib: base queue line text view running
 -- Lists jobs of a state, or of a group's line.
 -- KEYS: the queue's prefix.
 -- ARGV: state (0: the line of the group), group, kind, newest?, limit, score and
@@ -56,9 +56,9 @@ end
 
 local function wanted(id)
   if group == '' and kind == '' then return true end
-  local v = call('GETRANGE', q.J .. id, 120, 895)
-  local glen, klen = tonumber(sub(v, 1, 3)) or 0, tonumber(sub(v, 4, 6)) or 0
-  return (group == '' or sub(v, 7, 6 + glen) == group) and (kind == '' or sub(v, 7 + glen, 6 + glen + klen) == kind)
+  local v = whole(call('GETRANGE', q.J .. id, '0', '895'))
+  local glen, klen = tonumber(sub(v, 121, 123)) or 0, tonumber(sub(v, 124, 126)) or 0
+  return (group == '' or sub(v, 127, 126 + glen) == group) and (kind == '' or sub(v, 127 + glen, 126 + glen + klen) == kind)
 end
 
 local out, weight, looked = { 1, '', '' }, 0, 0

@@ -19,7 +19,8 @@ end
 
 -- run_at gives until when the job of a member is delayed.
 local function run_at(q, member)
-  return num(call('GETRANGE', q.J .. sub(member, 18), 72, 87)) or 0
+  local v = call('GETRANGE', q.J .. sub(member, 18), '0', '87')
+  return byte(v) ~= 48 and tonumber(sub(v, 73, 88)) or 0
 end
 
 -- head_changed sets the due of a group whose head may be another than before,

@@ -3,9 +3,12 @@
 --   44 attempts (10)  54 on failure  55 on exhausted  56 scheduling
 --   57 retention (16)  73 run at (16)  89 place (16)  105 finished at (16)
 --   121 length of group (3)  124 of kind (3)  127 group, kind, contents
--- State 0 is pending, and tells that nothing was ever done to the job and that it
--- brings nothing but its contents: no flags, attempt, times or retention. The
--- state is never "running": that is so when the lane's lease in K has the job's
+-- Most jobs are never more than published and completed. As long as nothing was done
+-- to a pending job that brings nothing but its contents, and these are small, it has a
+-- short text, as each byte a script touches takes time:
+--   1 '0'  2 Seq (16)  18 tier  19 attempts (10)  29 on failure  30 on exhausted
+--   31 scheduling  32 length of group (3)  35 of kind (3)  38 group, kind, contents
+-- The state is never "running": that is so when the lane's lease in K has the job's
 -- Seq, and then attempt and claimed at are the lease's.
 -- Flags: 1 has failures, 2 has a result, 4 has a hash of other things, o:id, with
 --   x cancel requested, d dedup key, w its states, y result, p payload, h:* and
@@ -21,16 +24,17 @@
 -- and its token is 43 to 83, up to the end of the Seq.
 
 local function parse(q, id, v)
+  local short = byte(v) == 48
+  v = whole(v)
   local glen, klen = tonumber(sub(v, 121, 123)), tonumber(sub(v, 124, 126))
   local seqs = sub(v, 27, 42)
   local j = {
-    id = id, key = q.J .. id, s = tonumber(sub(v, 1, 1)), n = tonumber(sub(v, 2, 2)), a = tonumber(sub(v, 3, 10)),
+    id = id, key = q.J .. id, short = short, s = tonumber(sub(v, 1, 1)), n = tonumber(sub(v, 2, 2)), a = tonumber(sub(v, 3, 10)),
     C = sub(v, 11, 26), seqs = seqs, seq = tonumber(seqs), member = seqs .. ':' .. id, t = tonumber(sub(v, 43, 43)),
     M = tonumber(sub(v, 44, 53)), F = tonumber(sub(v, 54, 54)), E = tonumber(sub(v, 55, 55)), S = tonumber(sub(v, 56, 56)),
     R = sub(v, 57, 72), r = tonumber(sub(v, 73, 88)), place = tonumber(sub(v, 89, 104)), Z = tonumber(sub(v, 105, 120)),
     g = sub(v, 127, 126 + glen), k = sub(v, 127 + glen, 126 + glen + klen),
   }
-  if j.s == 0 then j.s = PENDING end
   if j.place == 0 then j.place = j.seq end
   j.lane = j.g == '' and '{' .. j.member or q.Q .. 'g' .. j.g
   if j.n >= 4 then
@@ -56,17 +60,28 @@ local function load(q, id)
   return j
 end
 
+-- put writes the beginning of a job's text, which is a long one from then on.
+local function put(j, head)
+  local v = j.short and call('GET', j.key)
+  j.short = false
+  if v and byte(v) == 48 then
+    call('SET', j.key, head .. sub(whole(v), #head + 1))
+  else
+    call('SETRANGE', j.key, 0, head)
+  end
+end
+
 -- save writes everything but the contents. A job that no lease names is not
 -- running any more.
 local function save(j)
   local place = j.place == j.seq and 0 or j.place
-  call('SETRANGE', j.key, 0, fmt('%d%d%08d%s%s%d%010d%d%d%d%s%016d%016d%016d', j.s, j.n, j.a, j.C, j.seqs, j.t,
+  put(j, fmt('%d%d%08d%s%s%d%010d%d%d%d%s%016d%016d%016d', j.s, j.n, j.a, j.C, j.seqs, j.t,
     j.M, j.F, j.E, j.S, j.R, j.r, place, j.Z))
 end
 
 -- save_flags writes the flags alone, also of a running job.
 local function save_flags(j)
-  call('SETRANGE', j.key, 0, fmt('%d%d', j.K and j.was or j.s, j.n))
+  put(j, fmt('%d%d', j.K and j.was or j.s, j.n))
 end
 
 local function flag(j, bit)

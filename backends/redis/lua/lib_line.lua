@@ -7,9 +7,9 @@ local function head_of(q, lane) return call('LINDEX', lane, '0') end
 
 -- place_of gives the place of a member and, for jobs of one place, its Seq.
 local function place_of(q, member)
-  local place, seq = num(call('GETRANGE', q.J .. sub(member, 18), 88, 103)), tonumber(sub(member, 1, 16))
-  if not place or place == 0 then place = seq end
-  return place, seq
+  local v, seq = call('GETRANGE', q.J .. sub(member, 18), '0', '103'), tonumber(sub(member, 1, 16))
+  local place = byte(v) ~= 48 and tonumber(sub(v, 89, 104)) or 0
+  return place == 0 and seq or place, seq
 end
 
 -- rank_of tells how many members in the line stand before a place.

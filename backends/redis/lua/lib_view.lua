@@ -3,8 +3,9 @@
 local function view(q, id)
   local v = call('GET', q.J .. id)
   if not v then return nil end
-  local flags, glen = byte(v, 2) - 48, tonumber(sub(v, 121, 123))
-  local lane = glen == 0 and '{' .. sub(v, 27, 42) .. ':' .. id or q.Q .. 'g' .. sub(v, 127, 126 + glen)
+  local head = whole(sub(v, 1, 640))
+  local flags, glen = byte(head, 2) - 48, tonumber(sub(head, 121, 123))
+  local lane = glen == 0 and '{' .. sub(head, 27, 42) .. ':' .. id or q.Q .. 'g' .. sub(head, 127, 126 + glen)
   local K = call('HGET', q.K, lane) or ''
   local untl = K ~= '' and call('ZSCORE', q.R .. sub(K, 2, 2), lane) or ''
   return { id, v, flags >= 4 and call('HGETALL', q.O .. id) or {},

@@ -1,4 +1,4 @@
--- lib: base queue job line group patch running
+-- lib: base queue text job line group patch running
 -- Moves jobs to another state: those named, or the oldest of a state.
 -- KEYS: the queue's prefix.
 -- ARGV: target, from, then ids; or, when from is not 0: group, limit, rank to
@@ -104,8 +104,8 @@ local set = from == RUNNING and index_running(q) or q.S .. from
 -- wanted tells whether a job is to be moved: one that runs is asked to end once.
 local function wanted(id)
   if group ~= '' then
-    local v = call('GETRANGE', q.J .. id, 120, 640)
-    if sub(v, 7, 6 + (tonumber(sub(v, 1, 3)) or 0)) ~= group then return false end
+    local v = whole(call('GETRANGE', q.J .. id, '0', '640'))
+    if sub(v, 127, 126 + (tonumber(sub(v, 121, 123)) or 0)) ~= group then return false end
   end
   if from ~= RUNNING then return true end
   local j = load(q, id)

@@ -71,7 +71,7 @@ local function until_when(q)
   return at > q.now and at or nil
 end
 
--- slow: job line group {
+-- slow: text job line group {
 -- What follows is for topics, own ids with dedup, and delays.
 local ESCAPES = { ['%'] = '%25', ['{'] = '%7B', ['}'] = '%7D', [':'] = '%3A' }
 local bound = {}
@@ -124,7 +124,8 @@ end
 -- replace gives a job the contents of the new one: it keeps its head and group.
 local function replace(q, j)
   flush()
-  local head = call('GETRANGE', j.key, 0, 119)
+  local head = sub(whole(call('GETRANGE', j.key, '0', '119')), 1, 120)
+  j.short = false
   local glen, klen = tonumber(sub(rest, 78, 80)), tonumber(sub(rest, 81, 83))
   j.k = sub(rest, 84 + glen, 83 + glen + klen)
   call('SET', j.key, head .. fmt('%03d%03d', #j.g, klen) .. j.g .. sub(rest, 84 + glen))
@@ -215,11 +216,15 @@ local function store(q)
   local member = seqs .. ':' .. id
   local run = until_when(q)
   local aside = run and group ~= '' and (sched == 0 and q.cfg[SCHED] or sched) == JOINWHENDUE
-  local state = run and SCHEDULED or (dedup or beside) and PENDING or 0
+  local state = run and SCHEDULED or (dedup or beside or #rest > LONGESTSHORT) and PENDING or 0
   -- The tier is not known yet; it is written below if it is not the priority.
-  local text = fmt('%d%d', state, dedup and 4 or 0) .. '00000000' .. ZEROS .. seqs .. DIGIT[prio]
-    .. (attempts and sub(rest, 1, 10) or q.attempts) .. sub(rest, 11, 29)
-    .. (run and fmt('%016d', run) or ZEROS) .. (aside and '0000000000000001' or ZEROS) .. sub(rest, 62)
+  local text = seqs .. DIGIT[prio] .. (attempts and sub(rest, 1, 10) or q.attempts) .. sub(rest, 11, 13)
+  if state == 0 then
+    text = '0' .. text .. sub(rest, 78)
+  else
+    text = fmt('%d%d', state, dedup and 4 or 0) .. '00000000' .. ZEROS .. text .. sub(rest, 14, 29)
+      .. (run and fmt('%016d', run) or ZEROS) .. (aside and '0000000000000001' or ZEROS) .. sub(rest, 62)
+  end
   if not own then
     call('SET', q.J .. id, text)
   elseif not call('SET', q.J .. id, text, 'NX') then
@@ -234,7 +239,7 @@ local function store(q)
   else
     tier = enter(q, seqs, member, run)
   end
-  if tier ~= prio then call('SETRANGE', q.J .. id, 42, tier) end
+  if tier ~= prio then call('SETRANGE', q.J .. id, state == 0 and 17 or 42, tier) end
   zadd(q.S .. (run and '1' or '2'), run and int(run) or seqs, member)
   tally(q, tier, 1)
   if dedup then

@@ -3,8 +3,8 @@
 -- makes anew in each run, and with texts the client has made.
 -- KEYS: the queue's prefix.
 -- ARGV: nonce, retry?, number of jobs, the lane of each job's group or '', then for
--- each job: id, flags, and its text from place 43 on. Flags are digits: own id?,
--- anything beside the contents?, own number of attempts?, priority.
+-- each job: id, flags, and its text from the tier on. Flags are digits: own id?,
+-- anything beside the contents, or a large one, and so a long text?, own number of attempts?, priority.
 -- Reply: 1 when it made the queue, Seq of the first job stored, numbers of the
 -- jobs whose id was taken.
 local call, fmt, sub, byte, floor = redis.call, string.format, string.sub, string.byte, math.floor
@@ -46,7 +46,7 @@ for i = 1, n do
   local known = tier_of[lane]
   if known and known ~= tier then rest, tier = known .. sub(rest, 2), known end
   local seqs = fmt('%d', seq + 1)
-  local text = (byte(flags, 2) == 48 and FRESHHEAD or PENDINGHEAD) .. seqs .. rest
+  local text = (byte(flags, 2) == 48 and '0' or PENDINGHEAD) .. seqs .. rest
   if byte(flags) == 49 and not call('SET', J .. id, text, 'NX') then
     taken[#taken + 1] = i
   else
@@ -87,9 +87,10 @@ for i = 1, n do
       end
     end
     if cfg[EVENTS] > 0 then
-      local glen, klen = tonumber(sub(rest, 79, 81)), tonumber(sub(rest, 82, 84))
+      local at = byte(flags, 2) == 48 and 15 or 79
+      local glen, klen = tonumber(sub(rest, at, at + 2)), tonumber(sub(rest, at + 3, at + 5))
       call('XADD', Q .. 'e', 'MINID', '~', fmt('%d', math.max(0, floor((now - cfg[EVENTS]) / 1000))), '*',
-        'k', 'enqueued', 't', nows, 'i', id, 'g', sub(lane, #Q + 2), 'j', sub(rest, 85 + glen, 84 + glen + klen), 'a', '0', 'e', '', 'w', '')
+        'k', 'enqueued', 't', nows, 'i', id, 'g', sub(lane, #Q + 2), 'j', sub(rest, at + 6 + glen, at + 5 + glen + klen), 'a', '0', 'e', '', 'w', '')
     end
   end
 end

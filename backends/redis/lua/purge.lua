@@ -1,4 +1,4 @@
--- lib: base queue job
+-- lib: base queue text job
 -- Removes finished jobs whose retention is over, and old events.
 -- KEYS: the queue's prefix. ARGV: how many. Reply: how many were removed.
 local q = open(KEYS[1])

@@ -1,4 +1,4 @@
--- lib: base queue job patch
+-- lib: base queue text job patch
 -- Changes a running job. KEYS: the queue's prefix. ARGV: lane, mark (token, ':',
 -- id, line feed), id, patch. Reply: 1, or 0 when the lease is lost.
 local q = open(KEYS[1])

@@ -26,7 +26,7 @@ if last > now then now = last end
 local nows, cfg = fmt('%d', now), m[4] and cmsgpack.unpack(m[4]) or CONFIG
 local COMPLETE, RETRY, RELEASE, SNOOZE, DEADEN, CANCEL = 49, 50, 51, 52, 53, 54
 
--- slow: base queue job line group die patch {
+-- slow: base queue text job line group die patch {
 local q = context(Q, m, now, nows)
 
 -- free gives the lane of a group whose lease has ended its next turn.

@@ -1,4 +1,4 @@
--- lib: base queue job patch
+-- lib: base queue text job patch
 -- Changes a job. KEYS: the queue's prefix. ARGV: id, set of states, patch.
 -- Reply: 0 not found, -state when it is in another state, 1 done.
 local q = open(KEYS[1])
