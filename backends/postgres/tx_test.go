@@ -86,6 +86,34 @@ func TestPublishTxOutOfOrder(t *testing.T) {
 	}
 }
 
+// On a quiet server nothing ends while a transaction is open. What that has published
+// is found at once all the same, however often a claim has looked before.
+func TestPublishTxOnQuietServer(t *testing.T) {
+	t.Parallel()
+	url := testserver.Postgres(t).URL()
+	q := newQueue(t, open(t, url, Options{Notify: NotifyOff}))
+	q.publish("g", "before")
+	q.complete(q.wantClaim("before"))
+	q.wantNothing()
+	var txs []pgx.Tx
+	for _, group := range []string{"g", ""} {
+		tx, err := connect(t, url).Begin(t.Context())
+		check(t, err)
+		q.stored(q.b.PublishTx(t.Context(), tx, q.jobs(group, "job"+group)))
+		txs = append(txs, tx)
+	}
+	for range 12 {
+		time.Sleep(25 * time.Millisecond)
+		q.wantNothing()
+	}
+	for _, tx := range txs {
+		check(t, tx.Commit(t.Context()))
+		q.complete(q.claim(1)...)
+	}
+	equal(t, "state of the first", q.state("jobg"), core.StateGone)
+	equal(t, "state of the second", q.state("job"), core.StateGone)
+}
+
 // A transaction whose snapshot is older than the queue can not see it, and says so.
 func TestPublishTxNewQueue(t *testing.T) {
 	t.Parallel()

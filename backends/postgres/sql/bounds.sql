@@ -4,7 +4,7 @@
 -- where on there is anything alive, and hands that to its next claim:
 --
 --   1 mark: all transactions that were given an id before this time have ended
---   2, 3    a time, and the first transaction id not given out then
+--   2, 3    a time, and an id behind those of all transactions that had one then
 --   4       of at of arrivals of jobs that are not due
 --   5       of jobs standing aside
 --   8..12   of at of arrivals, by tier;  13..17 of lanes;  18..22 of leases
@@ -68,17 +68,15 @@ $$;
 
 -- bounds_mark sets a new mark when it is time to. What firsts gives after that, up
 -- to the time of the new mark (which is b[2] before), is all there is.
+--
+-- Which ids have been given out only a new one tells: the xmax of a snapshot lies behind
+-- the last transaction that has ended, and others may be under way beyond it.
 CREATE OR REPLACE FUNCTION rota.bounds_mark(b bigint[], now bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
-DECLARE
-	snap pg_snapshot;
 BEGIN
-	IF now - b[2] >= 20000 THEN
-		snap := pg_current_snapshot();
-		IF b[2] = 0 OR pg_snapshot_xmin(snap)::text::bigint >= b[3] THEN
-			b[1] := b[2];
-			b[2] := now;
-			b[3] := pg_snapshot_xmax(snap)::text::bigint;
-		END IF;
+	IF now - b[2] >= 20000 AND (b[2] = 0 OR pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= b[3]) THEN
+		b[1] := b[2];
+		b[2] := now;
+		b[3] := pg_current_xact_id()::text::bigint + 1;
 	END IF;
 	RETURN b;
 END $$;
