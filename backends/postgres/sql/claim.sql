@@ -295,13 +295,14 @@ BEGIN
 	IF v_got < p_max THEN
 		v_first := rota.firsts(q, b, 9223372036854775807);
 		v_next := (SELECT min(x) FROM unnest(v_first[1 + p_min:5] || v_first[6 + p_min:10] || v_first[11 + p_min:15] || v_aside || CASE WHEN v_first[16] IS NOT NULL THEN v_now END) x);
-		IF v_held THEN -- nobody knows for how long; the publish sends a hint
-			v_next := greatest(v_next, rota.us() + 20000);
-		END IF;
 		PERFORM rota.idle(q);
 	END IF;
+	v_now := rota.us();
+	IF v_held AND v_got < p_max THEN -- nobody knows for how long; the publish sends a hint
+		v_next := greatest(v_next, v_now + 20000);
+	END IF;
 	o_ord := -1;
-	o_meta := ARRAY[0, rota.us(), coalesce(v_next, 0)] || b;
+	o_meta := ARRAY[0, v_now, coalesce(v_next, 0)] || b;
 	RETURN NEXT;
 END $$;
 
