@@ -50,7 +50,8 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-func (l Limits) maxPayload() int {
+// payload gives the limit on payloads.
+func (l Limits) payload() int {
 	if l.MaxPayload == 0 {
 		return DefaultMaxPayload
 	}
@@ -74,6 +75,8 @@ func CheckGroup(name string) error { return checkName("group", name, MaxGroupNam
 // CheckID checks the id of a job.
 func CheckID(id string) error { return checkName("job id", id, MaxIDLength, true) }
 
+// checkName checks a name. One that is not required may be left out, but no name
+// that is given is blank.
 func checkName(field, s string, limit int, required bool) error {
 	switch {
 	case s == "" && required:
@@ -84,7 +87,7 @@ func checkName(field, s string, limit int, required bool) error {
 		return Invalid(field, s, "is not valid UTF-8")
 	case strings.IndexFunc(s, unicode.IsControl) >= 0:
 		return Invalid(field, s, "contains a control character")
-	case required && strings.TrimSpace(s) == "":
+	case s != "" && strings.TrimSpace(s) == "":
 		return Invalid(field, s, "is blank")
 	}
 	return nil
@@ -94,7 +97,7 @@ func checkName(field, s string, limit int, required bool) error {
 // the first job that breaks one, and nothing of the batch may be stored.
 func (r PublishRequest) Validate(l Limits) error {
 	if len(r.Jobs) > MaxPublishBatch {
-		return Invalid("batch", len(r.Jobs), fmt.Sprintf("has more than %d jobs", MaxPublishBatch))
+		return Invalid("batch", nil, fmt.Sprintf("of %d jobs has more than %d", len(r.Jobs), MaxPublishBatch))
 	}
 	for i := range r.Jobs {
 		if err := r.Jobs[i].validate(l); err != nil {
@@ -122,7 +125,7 @@ func (j *NewJob) validate(l Limits) error {
 		j.checkTarget(),
 		checkName("job id", j.ID, MaxIDLength, false),
 		checkName("kind", j.Kind, MaxKindLength, false),
-		checkName("group", j.Group, MaxGroupName, j.Group != ""),
+		checkName("group", j.Group, MaxGroupName, false),
 		checkName("dedup key", j.Dedup.Key, MaxDedupKey, false),
 		checkPayload("payload", j.Payload, l),
 		checkHeaders(j.Headers),
@@ -211,8 +214,11 @@ func CheckPriority(p int) error {
 }
 
 func checkPayload(field string, b []byte, l Limits) error {
-	if len(b) > l.maxPayload() {
-		return Invalid(field, fmt.Sprintf("of %d bytes", len(b)), fmt.Sprintf("is longer than %d bytes", l.maxPayload()))
+	if err := l.Validate(); err != nil { // a backend may have been made with any
+		return err
+	}
+	if len(b) > l.payload() {
+		return Invalid(field, nil, fmt.Sprintf("of %d bytes is longer than %d bytes", len(b), l.payload()))
 	}
 	return nil
 }
@@ -232,7 +238,7 @@ func checkHeaders(h map[string]string) error {
 		}
 	}
 	if size > MaxHeaderBytes {
-		return Invalid("headers", fmt.Sprintf("of %d bytes", size), fmt.Sprintf("are longer than %d bytes", MaxHeaderBytes))
+		return Invalid("headers", nil, fmt.Sprintf("of %d bytes are longer than %d bytes", size, MaxHeaderBytes))
 	}
 	return nil
 }
@@ -267,7 +273,7 @@ func ValidateOutcomes(queue string, outcomes []Outcome, l Limits) error {
 		return err
 	}
 	if len(outcomes) > MaxSettleBatch {
-		return Invalid("batch", len(outcomes), fmt.Sprintf("has more than %d outcomes", MaxSettleBatch))
+		return Invalid("batch", nil, fmt.Sprintf("of %d outcomes has more than %d", len(outcomes), MaxSettleBatch))
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -292,7 +298,7 @@ func ValidateOutcomes(queue string, outcomes []Outcome, l Limits) error {
 // ValidateExtend checks an extension.
 func ValidateExtend(queue string, leases []LeaseRef, lease time.Duration) error {
 	if len(leases) > MaxSettleBatch {
-		return Invalid("batch", len(leases), fmt.Sprintf("has more than %d leases", MaxSettleBatch))
+		return Invalid("batch", nil, fmt.Sprintf("of %d leases has more than %d", len(leases), MaxSettleBatch))
 	}
 	for _, l := range leases {
 		if l.Queue != queue {
@@ -344,7 +350,7 @@ func (r MoveRequest) Validate() error {
 	}
 	if len(r.IDs) > 0 {
 		if len(r.IDs) > MaxPage {
-			return Invalid("batch", len(r.IDs), fmt.Sprintf("has more than %d ids", MaxPage))
+			return Invalid("batch", nil, fmt.Sprintf("of %d ids has more than %d", len(r.IDs), MaxPage))
 		}
 		return nil
 	}

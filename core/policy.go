@@ -71,7 +71,8 @@ const (
 type QueueConfig struct {
 	// HeadStart is how far ahead of the present a new group enters: it is served
 	// before groups served within the last HeadStart, and no group waits more
-	// than HeadStart longer than its turn. 0 means DefaultHeadStart, [None] strict
+	// than HeadStart longer than its turn. So while new groups take all slots, an
+	// old one gets a job about once in a HeadStart. 0 means DefaultHeadStart, [None] strict
 	// turns, [Forever] "never-claimed groups first".
 	HeadStart time.Duration
 	// OnFailure, OnExhausted and Scheduling are the policies of jobs that bring

@@ -6,17 +6,30 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"reflect"
 	"time"
 )
 
 // Publish publishes one job and returns its result; a refused job's error is
 // returned as the error.
 func Publish(ctx context.Context, p Producer, job NewJob) (PublishResult, error) {
+	if err := checkGiven("producer", p); err != nil {
+		return PublishResult{}, err
+	}
 	res, err := p.Publish(ctx, PublishRequest{Jobs: []NewJob{job}})
 	if err != nil {
 		return PublishResult{}, err
 	}
 	return res[0], res[0].Err
+}
+
+// checkGiven answers an error for a nil interface, and for one around a nil pointer,
+// which is what the variable of a backend holds that could not be opened.
+func checkGiven(field string, given any) error {
+	if v := reflect.ValueOf(given); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return Invalid(field, nil, "is nil")
+	}
+	return nil
 }
 
 // Bounds of the polling of Wait and Follow.
@@ -32,6 +45,9 @@ func Wait(ctx context.Context, b interface {
 	Inspector
 	Waker
 }, queue, id string) (*Job, error) {
+	if err := checkGiven("backend", b); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	job, err := b.Job(ctx, queue, id) // before all that may take long
@@ -79,6 +95,10 @@ func awaitFinish(ctx context.Context, wakes <-chan Wake, timeout <-chan time.Tim
 // of the last event continues it.
 func Follow(ctx context.Context, r EventReader, f EventFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
+		if err := checkGiven("event reader", r); err != nil {
+			yield(Event{}, err)
+			return
+		}
 		pause := pollMin
 		for {
 			page, err := r.Events(ctx, f)

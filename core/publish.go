@@ -11,7 +11,8 @@ type NewJob struct {
 	// Topic publishes one copy into every queue bound to it (see [Binder]), all of
 	// them or none.
 	Topic string
-	// ID is unique in the queue. Empty: a UUIDv7 is made.
+	// ID is unique in the queue. Empty: a UUIDv7 is made. No name of a job (ID,
+	// Kind, Group, dedup key) may be blank: nothing but spaces.
 	ID string
 	// Kind names the sort of work; may be empty.
 	Kind string
@@ -107,7 +108,8 @@ type PublishResult struct {
 	// ID of the job in the queue: the new one's, or the holder's after
 	// ReturnExisting and ReplacePending.
 	ID string
-	// Queues the job went to: one, or for a topic those that are bound.
+	// Queues the job went to: one, or for a topic those that are bound. For a
+	// duplicate the one that holds the other job; else empty when Err is set.
 	Queues []string
 	// Seq of the new job; of the first copy for a topic. Zero for a duplicate.
 	Seq int64

@@ -109,15 +109,37 @@ func (s *subscription) end() error {
 	return nil
 }
 
-// closeAfter ends the subscription with ctx.
+// closeAfter ends the subscription with ctx, and with its worker, which stops by
+// itself when the backend is closed.
 func (s *subscription) closeAfter(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-		if err := s.close(); err != nil {
-			s.log.Error("closing the subscription", err, nil)
-		}
+	case <-s.byItself():
 	case <-s.done:
+		return
 	}
+	if err := s.close(); err != nil {
+		s.log.Error("closing the subscription", err, nil)
+	}
+}
+
+// byItself is closed when the worker stops though nobody told it to: after Stop it is
+// Close that ends the subscription.
+func (s *subscription) byItself() <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-s.worker.Done():
+		case <-s.done:
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.stopped {
+			close(ended)
+		}
+	}()
+	return ended
 }
 
 // send hands a message over. It reports false when nobody took it before the

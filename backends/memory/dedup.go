@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 
 	"github.com/rota-queue/rota/core"
@@ -81,11 +82,11 @@ func (k dedupKey) of(j *job) bool { return k.id == j.ID && k.seq == j.Seq }
 
 // refuse answers a publish that the verdict stops, and does a replacement.
 func (q *queue) refuse(n *core.NewJob, v verdict, res core.PublishResult, now int64) core.PublishResult {
-	res.Err = v.err
+	res.Err, res.Queues = v.err, []string{q.name}
 	if v.err != nil {
 		return res
 	}
-	res.ID, res.Existing, res.Queues = v.holder, true, []string{q.name}
+	res.ID, res.Existing = v.holder, true
 	if n.Dedup.OnConflict == core.ReplacePending {
 		q.replace(v.found, n, now)
 		res.Replaced = true
@@ -177,14 +178,14 @@ func (b *Backend) refuseAll(jobs []core.NewJob, results []core.PublishResult, no
 		results[i] = core.PublishResult{ID: n.ID, Err: core.ErrNotPublished}
 		queues := b.targets(n)
 		if len(queues) == 0 {
-			results[i].Err, refused = core.ErrNoBinding, true
+			results[i].Err, refused = fmt.Errorf("topic %q: %w", n.Topic, core.ErrNoBinding), true
 		}
 		stored := true
 		for _, name := range queues {
 			if v := b.judgeBehind(before, name, n, now); v.stop {
 				stored = false
 				if v.err != nil {
-					results[i].Err, refused = v.err, true
+					results[i].Err, results[i].Queues, refused = v.err, []string{name}, true
 				}
 				break
 			}

@@ -19,7 +19,8 @@ import (
 
 // Options of a Backend. The zero value is usable.
 type Options struct {
-	// Limits on the size of payloads.
+	// Limits on the size of payloads. Every method of a backend whose limits are
+	// out of bounds answers a *core.InvalidError.
 	Limits core.Limits
 	// Now is the store's clock; nil means time.Now. Readings are made strictly
 	// increasing, so it may stand still or step back.
@@ -94,6 +95,9 @@ func (b *Backend) Close() error {
 // Each operation has a reading of its own, so that equal times do not hide an
 // order that other stores would have.
 func (b *Backend) begin(ctx context.Context) (now int64, unlock func(), err error) {
+	if err := b.limits.Validate(); err != nil { // New has no error to answer
+		return 0, nil, fmt.Errorf("memory backend: %w", err)
+	}
 	if ctx.Err() != nil {
 		return 0, nil, fmt.Errorf("memory backend: %w", context.Cause(ctx))
 	}

@@ -88,7 +88,7 @@ func (b *Backend) plan(req core.PublishRequest) (*publication, error) {
 		p.addQueue(i, n.Queue)
 	}
 	if size > maxBatchBytes {
-		return nil, core.Invalid("batch", fmt.Sprintf("of %d bytes", size), fmt.Sprintf("has more than %d bytes of payloads: publish it in parts", maxBatchBytes))
+		return nil, core.Invalid("batch", nil, fmt.Sprintf("with payloads of %d bytes has more than %d bytes: publish it in parts", size, maxBatchBytes))
 	}
 	return p, nil
 }
@@ -323,6 +323,9 @@ func (p *publication) result(i, verdict int, id, queue string, seq *int64, queue
 	}
 	if p.req.AllOrNothing && res.Err != nil {
 		res.ID, res.Queues = j.ID, nil
+	}
+	if verdict == verdictIDTaken || verdict == verdictKeyTaken {
+		res.Queues = []string{queue} // that refused it
 	}
 	return res
 }

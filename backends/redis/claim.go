@@ -17,7 +17,7 @@ func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimR
 	nonce := nonce()
 	c := call{
 		script: scriptClaim, keys: []string{b.queueKey(req.Queue)}, retry: 5,
-		args: []any{req.Max, req.MinPriority, micros(req.Lease), req.Owner, nonce, "0", tens[:2*((req.Max+9)/10)], flag(req.ByTurn)},
+		args: []any{req.Max, req.MinPriority, micros(req.Lease), req.Owner, nonce, "0", tens[:2*((req.Max+9)/10)], flag(req.ByTurn), b.readAtOnce()},
 	}
 	return await(ctx, b, func(ctx context.Context) (core.ClaimResult, error) {
 		reply, err := b.insist(ctx, c)
@@ -26,6 +26,13 @@ func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimR
 		}
 		return decodeClaim(req, nonce, reply)
 	}, func(res core.ClaimResult) { b.giveBack(req.Queue, res.Leases) })
+}
+
+// readAtOnce is how many jobs the script of a claim reads before it looks at their
+// size: a bound for what the server has in hand when all are as large as may be.
+func (b *Backend) readAtOnce() int {
+	const most, inHand = 64, 64 << 20
+	return max(1, min(most, inHand/max(1, b.opts.Limits.MaxPayload)))
 }
 
 // giveBack releases leases that nobody waits for any more. If it fails, they run

@@ -43,6 +43,36 @@ func TestMemoryFull(t *testing.T) {
 	workWhileFull(t, b)
 }
 
+// A worker goes on, and so does a person, whatever comes first in the scripts: also
+// with events, without groups, and with jobs that have ended.
+func TestMemoryFullWithEvents(t *testing.T) {
+	server := testserver.Redis(t)
+	client := server.Client(t)
+	for name, cfg := range map[string]core.QueueConfig{"plain": {}, "events": {EventTTL: time.Hour}} {
+		for from, end := range map[core.State]core.Action{core.StateDead: core.Dead, core.StateCancelled: core.Cancel} {
+			for _, to := range []core.State{core.StateDead, core.StateCancelled, core.StatePending, core.StateGone} {
+				if from == to {
+					continue
+				}
+				t.Run(fmt.Sprint(name, "/", from, " to ", to), func(t *testing.T) {
+					b, ctx := open(t, server.URL(), Options{}), t.Context()
+					queue := testserver.UniqueName(t)
+					check(t, b.Configure(ctx, queue, cfg))
+					put(t, b, core.NewJob{Queue: queue, ID: "ended", Dedup: core.Dedup{Key: "k"}})
+					settle(t, b, take(t, b, queue), core.Outcome{Action: end})
+					put(t, b, core.NewJob{Queue: queue, ID: "lone"})
+					check(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
+					defer func() { check(t, client.ConfigSet(context.Background(), "maxmemory", "0").Err()) }()
+					if res := must[core.MoveResult](t)(b.Move(ctx, core.MoveRequest{Queue: queue, To: to, IDs: []string{"ended"}})); res.Moved != 1 {
+						t.Errorf("moved: %+v", res)
+					}
+					settle(t, b, take(t, b, queue), core.Outcome{Action: core.Complete})
+				})
+			}
+		}
+	}
+}
+
 // workWhileFull does what a worker does until a publish is possible again.
 func workWhileFull(t *testing.T, b *Backend) {
 	t.Helper()

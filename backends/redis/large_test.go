@@ -3,6 +3,7 @@ package rotaredis
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -134,11 +135,15 @@ func TestHeavyReplies(t *testing.T) {
 	if listed != n || pages < 2 {
 		t.Errorf("%d jobs listed in %d pages", listed, pages)
 	}
+	const most = 9 << 20 // of what comes in one reply, about
 	claimed, claims := 0, 0
 	for claimed < n {
 		res := must[core.ClaimResult](t)(b.Claim(t.Context(), core.ClaimRequest{Queue: queue, Max: 100, Lease: time.Minute}))
 		if len(res.Leases) == 0 {
 			t.Fatalf("claimed %d of %d", claimed, n)
+		}
+		if bytes := len(res.Leases) * len(body); bytes > most {
+			t.Errorf("one claim brought %d bytes", bytes)
 		}
 		claimed += len(res.Leases)
 		if claims++; claimed < n && res.Next != time.Microsecond {
@@ -244,6 +249,46 @@ func TestMovesInALongLine(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// A job that comes to stand far from both ends of a very long line makes the script
+// take what is behind it out and put it back.
+func TestStandsInAVeryLongLine(t *testing.T) {
+	server := testserver.Redis(t)
+	b, client := open(t, server.URL(), Options{}), server.Client(t)
+	put(t, b, core.NewJob{Queue: "q", Group: "g", ID: "x"})
+	seq := must[*core.Job](t)(b.Job(t.Context(), "q", "x")).Seq
+	lane := b.queueKey("q") + "gg"
+	// Members without jobs will do: their places are their Seqs.
+	const before, behind = 450_000, 8_500
+	for from := 0; from < before; from += 5_000 {
+		var members []any
+		for i := range 5_000 {
+			members = append(members, fmt.Sprintf("%016d:before", seq-int64(from+i+1)))
+		}
+		if err := client.LPush(t.Context(), lane, members...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var members []any
+	for i := range behind {
+		members = append(members, fmt.Sprintf("%016d:behind", seq+int64(i+1)))
+	}
+	if err := client.RPush(t.Context(), lane, members...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []core.State{core.StateCancelled, core.StatePending} {
+		if res := must[core.MoveResult](t)(b.Move(t.Context(), core.MoveRequest{Queue: "q", To: to, IDs: []string{"x"}})); res.Moved != 1 {
+			t.Fatalf("to %s: %+v", to, res)
+		}
+	}
+	if n := must[int64](t)(client.LLen(t.Context(), lane).Result()); n != before+1+behind {
+		t.Errorf("%d members stand in line, want %d", n, before+1+behind)
+	}
+	line := must[[]string](t)(client.LRange(t.Context(), lane, before-1, -1).Result())
+	if !slices.IsSorted(line) || line[1] != fmt.Sprintf("%016d:x", seq) {
+		t.Errorf("the line goes on with %v", line[:4])
 	}
 }
 

@@ -237,7 +237,7 @@ func (r *reader) uvarint() uint64 {
 
 func (r *reader) string() string { return r.take(int(min(r.uvarint(), 1<<32))) }
 
-// contents reads what encodeTail wrote behind group and kind.
+// contents reads what encodeRest wrote behind group and kind.
 func (r *reader) contents(j *core.Job) {
 	if version := r.take(1); r.bad || version[0] != contentsVersion {
 		r.bad = true

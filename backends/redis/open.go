@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,14 +68,10 @@ func Open(ctx context.Context, url string, opts Options) (*Backend, error) {
 // a *redis.Ring. The backend decides by itself which of its commands are sent
 // again; the client's MaxRetries does not apply to them.
 func New(ctx context.Context, client redis.UniversalClient, opts Options) (*Backend, error) {
-	switch c := client.(type) {
-	case nil:
+	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("redis: %w", core.Invalid("client", nil, "is nil"))
-	case *redis.Client:
-		if c == nil {
-			return nil, fmt.Errorf("redis: %w", core.Invalid("client", nil, "is nil"))
-		}
-	case *redis.Ring:
+	}
+	if _, ok := client.(*redis.Ring); ok {
 		return nil, fmt.Errorf("redis: %w: a Ring has no place for what all queues share; give a Client or a ClusterClient", core.ErrMisconfigured)
 	}
 	return connect(ctx, client, opts)

@@ -154,6 +154,13 @@ func TestRights(t *testing.T) {
 	wantError(t, err, core.ErrMisconfigured, "lacks a permission")
 }
 
+func TestNewRefusesNil(t *testing.T) {
+	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
+		_, err := New(t.Context(), client, Options{})
+		wantError(t, err, core.ErrInvalid, "client is nil")
+	}
+}
+
 func TestNewRefusesRing(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer ring.Close()

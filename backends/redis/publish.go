@@ -57,7 +57,7 @@ func checkBatchSize(jobs []core.NewJob) error {
 		size += len(jobs[i].Payload)
 	}
 	if size > maxBatchBytes {
-		return core.Invalid("batch", fmt.Sprintf("of %d bytes", size), fmt.Sprintf("is longer than %d bytes", maxBatchBytes))
+		return core.Invalid("batch", nil, fmt.Sprintf("of %d bytes is longer than %d bytes", size, maxBatchBytes))
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func newConstants() func(string) string {
 		"STATSTTL":        strconv.Itoa((core.StatsDays + 1) * 86400),
 		"CHUNK":           "4000",
 		"EFFORT":          "500000",
-		"REPLYBYTES":      "33554432", // enough for one claim
+		"REPLYBYTES":      "8388608",  // enough for one claim, and soon sent
 		"PAGEBYTES":       "16777216", // enough for one page of a listing
 		"GONE":            strconv.Itoa(int(core.StateGone)),
 	}

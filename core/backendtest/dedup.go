@@ -249,13 +249,22 @@ func testDedupIDComesBack(f *fixture) {
 }
 
 func testDedupDeletedQueue(f *fixture) {
-	for _, scope := range []core.Dedup{{}, {While: core.Unstarted}, {Window: hour, While: core.Unfinished | core.Finished}} {
+	for _, scope := range []core.Dedup{
+		{}, {While: core.Unstarted}, {Window: hour, While: core.Unfinished | core.Finished}, {While: core.AnyState},
+	} {
 		f.put(key("a", scope))
 		f.check(f.b.DeleteQueue(f.ctx, f.queue, true))
 		f.put(key("b", scope))
 		f.refuse(key("c", scope), "b")
 		f.check(f.b.DeleteQueue(f.ctx, f.queue, true))
 	}
+	// Taken for ever is as long as the queue is there, also by a job that is not.
+	forever := core.Dedup{While: core.AnyState}
+	f.put(key("a", forever))
+	f.complete(f.claim("a"))
+	f.refuse(key("b", forever), "a")
+	f.check(f.b.DeleteQueue(f.ctx, f.queue, true))
+	f.put(key("b", forever))
 }
 
 // Of many publishes with one key at once, one is first.

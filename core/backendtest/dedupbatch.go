@@ -12,6 +12,7 @@ var batchTests = []test{
 	{"AllOrNothingModes", testAllOrNothingModes},
 	{"AllOrNothingBesideStored", testAllOrNothingBesideStored},
 	{"AllOrNothingInDeletedQueue", testAllOrNothingDeletedQueue},
+	{"QueuesOfTheRefused", testQueuesOfRefused},
 	{"IDTaken", testIDTaken},
 	{"IDTakenBeforeKey", testIDBeforeKey},
 }
@@ -144,6 +145,35 @@ func testAllOrNothingDeletedQueue(f *fixture) {
 	f.wantErr(results[0].Err, core.ErrNotPublished)
 	f.wantDuplicate(results[1].Err, "k", "a")
 	f.claimNothing()
+}
+
+// A refused job's result names the queue that refused it, in an all-or-nothing
+// batch as in any other; one that could have been stored went to none.
+func testQueuesOfRefused(f *fixture) {
+	f.put(key("a", core.Dedup{}))
+	topic, bound := f.topic(2)
+	bound[1].put(core.NewJob{ID: "taken"})
+	for _, c := range []struct {
+		job core.NewJob
+		in  string
+	}{
+		{core.NewJob{ID: "a"}, f.queue},
+		{key("x", core.Dedup{}), f.queue},
+		{core.NewJob{Topic: topic, ID: "taken"}, bound[1].queue},
+	} {
+		free := core.NewJob{ID: "b"}
+		if c.job.Topic != "" {
+			free.Queue = bound[0].queue
+		}
+		equal(f, "queues", f.tryPublish(c.job)[0].Queues, []string{c.in})
+		results := f.tryRequest(core.PublishRequest{AllOrNothing: true, Jobs: []core.NewJob{free, c.job}})
+		f.wantErr(results[0].Err, core.ErrNotPublished)
+		equal(f, "number of queues", len(results[0].Queues), 0)
+		equal(f, "queues in an all-or-nothing batch", results[1].Queues, []string{c.in})
+	}
+	// Alone in its batch too.
+	results := f.tryRequest(core.PublishRequest{AllOrNothing: true, Jobs: []core.NewJob{{ID: "a"}}})
+	equal(f, "queues of the only job", results[0].Queues, []string{f.queue})
 }
 
 // An id is taken for as long as the queue holds the job, finished or not.

@@ -117,6 +117,9 @@ func (w *Worker) claim(q *queue, req core.ClaimRequest) (int, bool) {
 	cancel()
 	now := time.Now()
 	paused := errors.Is(err, core.ErrQueuePaused)
+	if w.backendClosed(err) {
+		return 0, false
+	}
 	if err != nil && !paused {
 		q.retryAt = now.Add(q.backoff.next())
 		if w.ops.Err() == nil {
@@ -130,7 +133,7 @@ func (w *Worker) claim(q *queue, req core.ClaimRequest) (int, bool) {
 		q.dispatch(lease, sent, now)
 	}
 	if f := w.cfg.Observer.Claimed; f != nil {
-		f(q.name, len(res.Leases), now.Sub(sent))
+		q.tell(func() { f(q.name, len(res.Leases), now.Sub(sent)) })
 	}
 	if full := len(res.Leases) >= req.Max; full {
 		q.askAt = time.Time{}

@@ -177,7 +177,7 @@ func defaultOwner() string {
 }
 
 func (c *Config) checkHandler() error {
-	if f, ok := c.Handler.(HandlerFunc); c.Handler == nil || ok && f == nil {
+	if isNil(c.Handler) {
 		return core.Invalid("handler", nil, "is missing")
 	}
 	for i, m := range c.Middleware {

@@ -34,6 +34,8 @@ func TestNewRefusesWhatIsAgainstTheRules(t *testing.T) {
 		"high threshold 5":  {Handler: nothing, Queues: q, HighRatio: 0.5, HighThreshold: 5},
 		"high threshold -1": {Handler: nothing, Queues: q, HighThreshold: -1},
 		"handler nil func":  {Handler: worker.HandlerFunc(nil), Queues: q},
+		"handler nil mux":   {Handler: (*worker.Mux)(nil), Queues: q},
+		"nil handler func":  {Handler: nothing, Queues: q, Middleware: []worker.Middleware{func(worker.Handler) worker.Handler { return worker.HandlerFunc(nil) }}},
 		"handler nil typed": {Handler: worker.Typed[int](nil), Queues: q},
 		"prefetch -2":       {Handler: nothing, Queues: q, Prefetch: -2},
 		"prefetch 1001":     {Handler: nothing, Queues: q, Prefetch: core.MaxClaimBatch + 1},
@@ -50,8 +52,10 @@ func TestNewRefusesWhatIsAgainstTheRules(t *testing.T) {
 			t.Errorf("%s: the error does not name it: %v", name, err)
 		}
 	}
-	if _, err := worker.New(nil, worker.Config{Handler: nothing, Queues: q}); !errors.Is(err, core.ErrInvalid) {
-		t.Errorf("nil backend: %v", err)
+	for _, b := range []worker.Backend{nil, (*fake)(nil)} {
+		if _, err := worker.New(b, worker.Config{Handler: nothing, Queues: q}); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("nil backend of type %T: %v", b, err)
+		}
 	}
 	if _, err := worker.New(&fake{}, worker.Config{Handler: nothing, Queues: q}); err != nil {
 		t.Errorf("the zero values: %v", err)
@@ -97,7 +101,7 @@ func TestMuxChoosesByKind(t *testing.T) {
 	if got := call("mail") + call("x"); got != "mailelse" {
 		t.Error(got)
 	}
-	for _, f := range []func(){func() { mux.On("mail", nothing) }, func() { mux.On("new", nil) }} {
+	for _, f := range []func(){func() { mux.On("mail", nothing) }, func() { mux.On("new", nil) }, func() { mux.OnFunc("new", nil) }} {
 		func() {
 			defer func() {
 				if recover() == nil {

@@ -23,7 +23,9 @@
 //	AlreadySettled()      nothing to write: the handler did it itself
 //
 // These errors are found through wrapping. A panic is a failure with the stack in
-// its trace; a handler that ends its goroutine has failed too. [Mux] chooses
+// its trace; a handler that ends its goroutine has failed too. An error whose own
+// methods panic is a plain failure, and a Config.Retry that panics is answered by
+// the default delay; both are logged with their stacks. [Mux] chooses
 // handlers by the kind of the job, [Typed] decodes payloads, [Middleware] wraps
 // all handlers.
 //
@@ -70,6 +72,14 @@
 // meanwhile. While the store can not be reached it is tried again, with the lease
 // kept alive, until the lease ends; then it is given up, logged and counted. Claims
 // stop while too many outcomes wait.
+//
+// # A closed backend
+//
+// A backend that answers [core.ErrClosed] never works again, so the worker stops
+// by itself, without StopTimeout: the contexts of its handlers end at once, as no
+// outcome can be written any more. [Worker.Run] and [Worker.Stop] answer an error
+// that matches core.ErrClosed. Stop the worker first, then close the backend: a
+// worker that was stopping already answers only what was lost by it.
 //
 // # Stopping
 //

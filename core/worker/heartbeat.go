@@ -67,6 +67,9 @@ func (q *queue) extend(ctx context.Context, tasks []*Task) bool {
 	if err == nil {
 		err = checkCount(len(results), len(tasks))
 	}
+	if q.w.backendClosed(err) {
+		return false
+	}
 	if err != nil {
 		if q.w.ops.Err() == nil { // else the worker has stopped
 			q.extendTrouble.report(err)

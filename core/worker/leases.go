@@ -245,6 +245,6 @@ func (q *queue) lost(t *Task) {
 	q.log.Warn("rota worker: lease lost while the handler runs",
 		"job", t.Job.ID, "kind", t.Job.Kind, "group", t.Job.Group, "attempt", t.Job.Attempt)
 	if f := q.w.cfg.Observer.LeaseLost; f != nil {
-		f(t.Job)
+		q.tell(func() { f(t.Job) })
 	}
 }

@@ -23,6 +23,20 @@ type HandlerFunc func(ctx context.Context, task *Task) error
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, task *Task) error { return f(ctx, task) }
 
+// isNil reports whether there is nothing to call: also a nil HandlerFunc or *Mux. A
+// nil pointer of another type may be a handler that works.
+func isNil(h Handler) bool {
+	switch h := h.(type) {
+	case nil:
+		return true
+	case HandlerFunc:
+		return h == nil
+	case *Mux:
+		return h == nil
+	}
+	return false
+}
+
 // Mux is a [Handler] that chooses another one by the kind of the job. The zero
 // value is ready to use. Register all handlers before the worker starts.
 type Mux struct {
@@ -34,7 +48,7 @@ type Mux struct {
 // panics when the kind has one already or h is nil, as both are mistakes of the
 // program.
 func (m *Mux) On(kind string, h Handler) {
-	if h == nil {
+	if isNil(h) {
 		panic(fmt.Sprintf("worker: nil handler for kind %q", kind))
 	}
 	if _, taken := m.kinds[kind]; taken {
@@ -53,7 +67,12 @@ func (m *Mux) OnFunc(kind string, f func(ctx context.Context, task *Task) error)
 
 // Fallback sets the handler for all other kinds. Without one, a job of an unknown
 // kind fails and is retried: during a roll-out another worker may know it.
-func (m *Mux) Fallback(h Handler) { m.fallback = h }
+func (m *Mux) Fallback(h Handler) {
+	if isNil(h) {
+		h = nil
+	}
+	m.fallback = h
+}
 
 // Handle calls the handler of the job's kind.
 func (m *Mux) Handle(ctx context.Context, task *Task) error {

@@ -13,7 +13,7 @@ import (
 
 // Observer is told what a worker does. Nil functions are left out. They are called
 // in the middle of the work by many goroutines at once: they must be quick and
-// must not panic, block or call the worker's Stop.
+// must not block or call the worker's Stop. A panic is caught and logged.
 type Observer struct {
 	// Claimed is told of each claim that was answered: how many jobs it brought
 	// and how long it took.
@@ -93,7 +93,7 @@ type trouble struct {
 }
 
 // natures are the errors that are told apart.
-var natures = []error{core.ErrQueuePaused, core.ErrUnavailable, core.ErrMisconfigured, core.ErrClosed, core.ErrInvalid, context.DeadlineExceeded}
+var natures = []error{core.ErrQueuePaused, core.ErrUnavailable, core.ErrMisconfigured, core.ErrInvalid, context.DeadlineExceeded}
 
 func natureOf(err error) error {
 	for _, n := range natures {

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -112,11 +111,7 @@ func (t *Task) decide(err, cause error, cancelled bool) bool {
 		o.Action = core.Complete
 		return true
 	}
-	var chosen *choice
-	var crashed *crash
-	if !errors.As(err, &chosen) {
-		errors.As(err, &crashed)
-	}
+	chosen, crashed := t.unwrap(err)
 	switch {
 	case chosen != nil && chosen.action == 0:
 		return false
@@ -131,7 +126,7 @@ func (t *Task) decide(err, cause error, cancelled bool) bool {
 	case t.late():
 		o.Action = core.Dead
 	default:
-		o.Action, o.Delay = core.Retry, clamp(t.q.w.cfg.Retry(t.Job, err))
+		o.Action, o.Delay = core.Retry, clamp(t.retryDelay(err))
 	}
 	o.Error, o.Trace = t.failureText(err, chosen, crashed)
 	return true
@@ -144,7 +139,7 @@ func (t *Task) failureText(err error, chosen *choice, crashed *crash) (text, tra
 	case core.Release, core.Snooze:
 		return "", ""
 	case core.Cancel:
-		if chosen != nil && chosen.err == nil || errors.Is(err, context.Canceled) || errors.Is(err, core.ErrCancelled) {
+		if chosen != nil && chosen.err == nil || t.saysCancelled(err) {
 			return "", ""
 		}
 	}

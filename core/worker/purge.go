@@ -46,14 +46,17 @@ func (p *purger) work(ctx context.Context, backend Backend) {
 		case <-ctx.Done():
 			return
 		case q := <-p.next:
-			p.purge(ctx, backend, q.name)
+			p.purge(ctx, backend, q)
 		}
 	}
 }
 
-func (p *purger) purge(ctx context.Context, backend Backend, queue string) {
+func (p *purger) purge(ctx context.Context, backend Backend, q *queue) {
 	for ctx.Err() == nil {
-		n, err := backend.Purge(ctx, queue, purgeBatch)
+		n, err := backend.Purge(ctx, q.name, purgeBatch)
+		if q.w.backendClosed(err) {
+			return
+		}
 		if err != nil {
 			if ctx.Err() == nil {
 				p.trouble.report(err)

@@ -9,8 +9,9 @@ import (
 
 // RetryPolicy says how long a job that failed with err waits for its next
 // attempt. job.Attempt is the one that failed, 1 for the first. What is negative
-// counts as zero. A policy is called by many goroutines at once, must not change
-// the job and must not panic.
+// counts as zero. A policy is called by many goroutines at once and must not change
+// the job. When it panics, that is logged and the job waits as under the default
+// policy.
 //
 // How many attempts there are is the job's own matter ([core.NewJob.MaxAttempts]);
 // an error made by [DeadLetter] ends them early.

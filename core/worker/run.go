@@ -125,7 +125,7 @@ func (q *queue) loseOutcome(t *Task, action core.Action, err error) {
 
 func (q *queue) observe(t *Task, action core.Action, state core.State, err error) {
 	if f := q.w.cfg.Observer.Settled; f != nil {
-		f(Settlement{Job: t.Job, Action: action, State: state, Ran: t.ran, Err: err})
+		q.tell(func() { f(Settlement{Job: t.Job, Action: action, State: state, Ran: t.ran, Err: err}) })
 	}
 }
 

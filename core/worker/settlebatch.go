@@ -27,6 +27,9 @@ func (q *queue) settleBatch(batch []*Task) []*Task {
 		return append(q.settleBatch(batch[:half:half]), q.settleBatch(batch[half:])...)
 	case errors.Is(err, core.ErrInvalid):
 		return q.refuse(batch[0], err)
+	case q.w.backendClosed(err):
+		q.giveUpAll(batch, err)
+		return nil
 	}
 	if q.w.ops.Err() == nil {
 		q.settleTrouble.report(err)
@@ -108,7 +111,7 @@ func (q *queue) settledCount(n int) {
 // giveUp drops an outcome that can not be written.
 func (q *queue) giveUp(t *Task, err error) {
 	q.leases.drop(t)
-	if err == errStopped {
+	if err == errStopped || errors.Is(err, core.ErrClosed) {
 		q.w.abandoned.Add(1)
 	}
 	q.loseOutcome(t, t.outcome.Action, err)

@@ -2,8 +2,11 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/rota-queue/rota/core"
 )
 
 // StopError is what Stop answers when not everything came to an end in time. The
@@ -23,8 +26,10 @@ func (e *StopError) Error() string {
 // handlers may go on for StopTimeout, or until ctx ends if that is sooner; then
 // their contexts end with cause [ErrStopping], and jobs that return an error after
 // that are given back; after ReleaseTimeout more it is over. Stop answers nil, or
-// a [*StopError]. Every call of Stop and Close waits and answers the same. Before
-// Start it answers nil, and the worker can not be started any more.
+// a [*StopError], or an error that matches [core.ErrClosed] (and may wrap a
+// StopError too) when the worker had stopped by itself as its backend was closed.
+// Every call of Stop and Close waits and answers the same. Before Start it answers
+// nil, and the worker can not be started any more.
 //
 // A handler that calls Stop waits for itself: let it start a goroutine for that.
 func (w *Worker) Stop(ctx context.Context) error {
@@ -35,13 +40,22 @@ func (w *Worker) Stop(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	w.mu.Lock()
-	if !isClosed(w.hurry) {
-		close(w.hurry)
-	}
+	w.hurryUp()
 	w.mu.Unlock()
 	<-w.done
 	return w.err
 }
+
+// hurryUp makes the handlers' contexts end at once. Called with the lock.
+func (w *Worker) hurryUp() {
+	if !isClosed(w.hurry) {
+		close(w.hurry)
+	}
+}
+
+// Done is closed when the worker has stopped, for whatever reason; Stop then
+// answers at once, and tells it.
+func (w *Worker) Done() <-chan struct{} { return w.done }
 
 // Close is Stop without StopTimeout: the handlers' contexts end at once.
 func (w *Worker) Close() error {
@@ -61,6 +75,24 @@ func (w *Worker) beginStop() {
 	if !w.started {
 		close(w.done)
 	}
+}
+
+// backendClosed reports whether err, an answer of the backend, says that it is
+// closed. Then the worker stops: nothing will ever work again. A worker that was to
+// stop anyway has no reason to complain, only no reason to wait.
+func (w *Worker) backendClosed(err error) bool {
+	if !errors.Is(err, core.ErrClosed) {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hurryUp()
+	if w.isStopping() || w.given.Err() != nil {
+		return true
+	}
+	w.closedErr = fmt.Errorf("worker: stopped as its backend is closed: %w", err)
+	close(w.stopping)
+	return true
 }
 
 func (w *Worker) isStopping() bool { return isClosed(w.stopping) }
@@ -97,11 +129,25 @@ func (w *Worker) supervise(ctx context.Context) {
 	w.endOps()
 	w.loops.Wait()
 	w.senders.Wait()
-	if e := (StopError{Running: int(w.open.Load()), Unsettled: int(w.abandoned.Load())}); e != (StopError{}) {
-		w.err = &e
-		w.cfg.Logger.Error("rota worker: "+e.Error(), "owner", w.cfg.Owner)
+	w.err = w.ending()
+	if w.err != nil {
+		w.cfg.Logger.Error("rota worker: it has stopped", "owner", w.cfg.Owner, "error", w.err)
 	}
 	close(w.done)
+}
+
+// ending gives what Stop answers.
+func (w *Worker) ending() error {
+	e := &StopError{Running: int(w.open.Load()), Unsettled: int(w.abandoned.Load())}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case *e == StopError{}:
+		return w.closedErr
+	case w.closedErr != nil:
+		return fmt.Errorf("%w; %w", w.closedErr, e)
+	}
+	return e
 }
 
 // await waits until all is done, and reports false when the time is over or hurry

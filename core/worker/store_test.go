@@ -256,25 +256,6 @@ func TestAWorkerThatIsCutOff(t *testing.T) {
 	})
 }
 
-func TestTheStoreIsClosedUnderTheWorker(t *testing.T) {
-	inBubble(t, func(t *testing.T, store *memory.Backend) {
-		w := start(t, store, worker.Config{Handler: handle(func(context.Context, *worker.Task) error {
-			time.Sleep(time.Minute)
-			return nil
-		})})
-		add(t, store, core.NewJob{})
-		pass(time.Second)
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-		pass(2 * time.Minute)
-		if s := w.Stats(); s.LeasesLost != 1 || s.OutcomesLost != 1 || s.Running != 0 {
-			t.Errorf("%+v", s)
-		}
-		took(t, 0, func() { stop(t, w) })
-	})
-}
-
 // share runs a worker with two slots over the backlogs of queues a, b and c, and
 // counts whose jobs were among the first n. A slot becomes free while a claim for
 // the other is in flight.

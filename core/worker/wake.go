@@ -22,6 +22,8 @@ func (w *Worker) listen(ctx context.Context) {
 		switch {
 		case errors.Is(err, core.ErrUnsupported):
 			return
+		case w.backendClosed(err):
+			return
 		case err != nil:
 			if ctx.Err() == nil {
 				fault.report(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +45,8 @@ type Worker struct {
 	// all calls of the backend.
 	base, ops context.Context
 	endOps    context.CancelFunc
-	loops     sync.WaitGroup // the claim loop and all that lives as long as the worker
+	given     context.Context // Start's own
+	loops     sync.WaitGroup  // the claim loop and all that lives as long as the worker
 	senders   sync.WaitGroup
 
 	mu        sync.Mutex
@@ -54,6 +56,7 @@ type Worker struct {
 	done      chan struct{} // closed when it has stopped
 	progress  chan struct{} // something that Stop waits for has changed
 	claimsRun atomic.Bool   // the claim loop has not ended
+	closedErr error         // why the worker stopped by itself
 	err       error         // what Stop answers, to be read after done
 }
 
@@ -61,7 +64,7 @@ type Worker struct {
 // backend is missing or the configuration breaks a rule. Nothing runs until Run or
 // Start, and a worker that is not started need not be stopped.
 func New(backend Backend, cfg Config) (*Worker, error) {
-	if backend == nil {
+	if v := reflect.ValueOf(backend); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("worker: %w", core.Invalid("backend", nil, "is missing"))
 	}
 	cfg, err := cfg.withDefaults()
@@ -83,7 +86,7 @@ func New(backend Backend, cfg Config) (*Worker, error) {
 	for i := len(cfg.Middleware) - 1; i >= 0; i-- {
 		w.handler = cfg.Middleware[i](w.handler)
 	}
-	if w.handler == nil {
+	if isNil(w.handler) {
 		return nil, fmt.Errorf("worker: %w", core.Invalid("middleware", nil, "made a nil handler"))
 	}
 	for _, c := range cfg.Queues {
@@ -95,9 +98,9 @@ func New(backend Backend, cfg Config) (*Worker, error) {
 }
 
 // Run starts the worker and blocks until it has stopped: because ctx ended or
-// someone called Stop. The handlers' contexts have the values of ctx but do not
-// end with it; see the package comment for how a worker stops. It answers what
-// Start or Stop would.
+// someone called Stop, or because the backend was closed. The handlers' contexts
+// have the values of ctx but do not end with it; see the package comment for how a
+// worker stops. It answers what Start or Stop would.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.Start(ctx); err != nil {
 		return err
@@ -107,7 +110,8 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // Start starts the worker and returns. The end of ctx stops it as Stop does, with
-// nobody waiting; call Stop too to wait. It answers an error that matches
+// nobody waiting; call Stop too to wait. A worker whose backend is closed stops by
+// itself soon after: [Worker.Done] tells. Start answers an error that matches
 // [core.ErrClosed] after Stop, and [core.ErrInvalid] the second time.
 func (w *Worker) Start(ctx context.Context) error {
 	w.mu.Lock()
@@ -119,7 +123,7 @@ func (w *Worker) Start(ctx context.Context) error {
 		return fmt.Errorf("worker: %w", core.Invalid("worker", nil, "has been started before"))
 	}
 	w.started = true
-	w.base = context.WithoutCancel(ctx)
+	w.given, w.base = ctx, context.WithoutCancel(ctx)
 	w.ops, w.endOps = context.WithCancel(w.base)
 	now := time.Now()
 	for _, q := range w.queues {

@@ -45,25 +45,41 @@ const (
 )
 
 func main() {
-	var o options
-	flag.StringVar(&o.redis, "redis", "", "URL of a Redis to run on, instead of memory")
-	flag.StringVar(&o.postgres, "postgres", "", "URL of a PostgreSQL to run on, instead of memory; it gets a schema named rota")
-	flag.IntVar(&o.customers, "customers", 200, "number of customers")
-	flag.IntVar(&o.events, "events", 2000, "number of events; half of them are of one customer")
-	flag.Uint64Var(&o.seed, "seed", 1, "seed of the events and handling times")
-	flag.Parse()
-	if o.redis != "" && o.postgres != "" {
-		fmt.Fprintln(os.Stderr, "quickstart: -redis and -postgres exclude each other")
-		os.Exit(2)
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
 	}
-	if o.customers < 2 || o.events < 2*o.customers {
-		fmt.Fprintln(os.Stderr, "quickstart: at least 2 customers are needed, and 2 events for each")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(2)
 	}
 	if err := run(context.Background(), o, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
 	}
+}
+
+// parse reads the command line.
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
+	flags.StringVar(&o.redis, "redis", "", "URL of a Redis to run on, instead of memory")
+	flags.StringVar(&o.postgres, "postgres", "", "URL of a PostgreSQL to run on, instead of memory; it gets a schema named rota")
+	flags.IntVar(&o.customers, "customers", 200, "number of customers")
+	flags.IntVar(&o.events, "events", 2000, "number of events; half of them are of one customer")
+	flags.Uint64Var(&o.seed, "seed", 1, "seed of the events and handling times")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("there is no argument %q; -help lists the flags", flags.Arg(0))
+	case o.redis != "" && o.postgres != "":
+		return o, errors.New("-redis and -postgres exclude each other")
+	case o.customers < 2 || o.events < 2*o.customers:
+		return o, errors.New("at least 2 customers are needed, and 2 events for each")
+	}
+	return o, nil
 }
 
 // run does the whole example. Only the constructors are rota's.

@@ -37,6 +37,23 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestParse: what can not be meant is refused, not ignored.
+func TestParse(t *testing.T) {
+	if o, err := parse([]string{"-events", "600", "-customers", "30"}); err != nil || o != small {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for want, args := range map[string][]string{
+		`no argument "redis://x"`: {"redis://x"},
+		`no argument "-events"`:   {"--", "-events", "600"},
+		"exclude each other":      {"-redis", "a", "-postgres", "b"},
+		"at least 2 customers":    {"-customers", "1"},
+	} {
+		if _, err := parse(args); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", args, err, want)
+		}
+	}
+}
+
 // TestEvents: the same options give the same events, half of them of one customer.
 func TestEvents(t *testing.T) {
 	flood, rest := makeEvents(small)

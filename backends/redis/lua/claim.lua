@@ -1,7 +1,7 @@
 -- Leases groups that are due.
 -- KEYS: the queue's prefix.
--- ARGV: how many, lowest tier, lease, owner, nonce, retry?, numbers of three
---   digits from 000 on, by turn?.
+-- ARGV: how many, lowest tier, lease, owner, nonce, retry?, numbers of two digits
+--   from 00 on, by turn?, how many jobs to read at once.
 -- Reply: 0 no queue, 1 paused, else 2, now, next, until, first fence, specials,
 -- member and text of each lease's job..; or 3 and the same for leases that an
 -- earlier try made, where the lease of each comes as a list instead of the first
@@ -171,7 +171,7 @@ local events = m[4] and cmsgpack.unpack(m[4])[EVENTS] > 0
 
 local J, LEASES = Q .. 'j:', Q .. 'K'
 local DIGIT = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
-local cut, budget, size = false, limit + 1000, 0
+local cut, budget, size, round, few = false, limit + 1000, 0, tonumber(ARGV[9]), 8
 local shares = highest > lowest and ARGV[8] == '1' and slow().shares_of_tiers(highest, lowest)
 for tier = highest, lowest, -1 do
   local most = shares and min(limit, n + shares[tier]) or limit
@@ -181,7 +181,10 @@ for tier = highest, lowest, -1 do
   local ten, head
   local first = 'p' .. fresh .. '00000001' .. nonce
   while n < most and not cut do
-    local want = min(most - n, 64) -- of jobs of 1 MB, not too many for one reply
+    -- Few first, to see how large they are: what is read for nothing takes time, too.
+    local want = min(most - n, few or round)
+    if n > 0 then want = max(1, min(want, math.floor((REPLYBYTES - size) * n / size))) end
+    few = nil
     local lanes = call('ZRANGEBYSCORE', ready, '-inf', nows, 'LIMIT', '0', want)
     local count = #lanes
     if count == 0 then break end
@@ -210,6 +213,10 @@ for tier = highest, lowest, -1 do
       local member, v = members[i], jobs[i]
       if member and not v then
         slow().forget(tiers, lanes[i], member)
+      elseif member and (cut or n > 0 and size + #v > REPLYBYTES) then
+        -- A reply must not take longer than a client waits for it.
+        cut = true
+        if byte(lanes[i]) ~= 123 then call('LPUSH', lanes[i], member) end
       elseif member then
         local lease
         local unit = n % 10
@@ -234,7 +241,10 @@ for tier = highest, lowest, -1 do
           end
           if flags > 0 then slow().hand_over(n, sub(member, 18), flags) end
         end
-        if events then slow().started(v, sub(member, 18), tonumber(sub(lease, 35, 42))) end
+        if events then
+          if n == 1 then call('HDEL', Q .. 'm', '-') end -- a first write that is allowed when memory is full
+          slow().started(v, sub(member, 18), tonumber(sub(lease, 35, 42)))
+        end
         local a, lane = 2 * k - 1, lanes[i]
         dues[a] = untls
         leases[a] = lane
@@ -245,7 +255,6 @@ for tier = highest, lowest, -1 do
         out[a] = member
         out[a + 1] = v
         size = size + #v
-        if size > REPLYBYTES then cut = true end
       end
     end
     -- Removals come first: they are allowed when the server's memory is full, and

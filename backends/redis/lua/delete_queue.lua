@@ -40,6 +40,16 @@ for lane in pairs(touched) do head_changed(q, lane) end
 close(q)
 if budget <= 0 then return { 0 } end
 
+-- Keys that outlast their jobs and have no window.
+local keys = call('SRANDMEMBER', q.Q .. 'u', CHUNK)
+for _, key in ipairs(keys) do
+  local h = key_value(q, key)
+  if h and h.untl == 0 then unlink(q.Q .. 'k:' .. key) end
+end
+if #keys > 0 then call('SREM', q.Q .. 'u', unpack(keys)) end
+flush()
+if #keys == CHUNK then return { 0 } end
+
 for _, prefix in ipairs(call('SMEMBERS', q.Q .. 't')) do
   call('ZREM', prefix .. 'b', ARGV[2])
   call('HDEL', prefix .. 'h', ARGV[2])

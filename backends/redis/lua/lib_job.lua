@@ -118,11 +118,16 @@ local function take_key(q, key, while_, untl, seq, id)
   if untl ~= 0 then call('PEXPIREAT', k, int(floor(untl / 1000) + 1)) end
 end
 
--- release_key frees the key of a job that goes, unless it is taken even then.
+-- release_key frees the key of a job that goes, unless it is taken even then. One
+-- that would be so for ever is noted, as it goes with the queue.
 local function release_key(q, j)
-  if not j.d or has(j.w, GONE) then return end
-  local h = key_value(q, j.d)
-  if h and h.seq == j.seq and h.id == j.id then call('UNLINK', q.Q .. 'k:' .. j.d) end
+  local h = j.d and key_value(q, j.d)
+  if not h or h.seq ~= j.seq or h.id ~= j.id then return end
+  if not has(j.w, GONE) then
+    call('UNLINK', q.Q .. 'k:' .. j.d)
+  elseif h.untl == 0 then
+    call('SADD', q.Q .. 'u', j.d)
+  end
 end
 
 -- unindex takes a job out of the index of its state, unless it stays there.

@@ -43,7 +43,8 @@ local function stand(q, lane, place, member)
   if 50 * behind > rank then return call('LINSERT', lane, 'BEFORE', call('LINDEX', lane, rank), member) end
   local later = call('LRANGE', lane, rank, '-1')
   call('LTRIM', lane, '0', rank - 1)
-  call('RPUSH', lane, member, unpack(later))
+  call('RPUSH', lane, member)
+  send('RPUSH', lane, later)
 end
 
 -- step_out takes a member out of the line, looking from the nearer end of a long one.

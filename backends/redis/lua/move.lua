@@ -8,6 +8,7 @@
 -- 1 when it stopped at the limit, and the rank to go on at or -1 when it is done.
 local q = open(KEYS[1])
 local target, from, SCAN = tonumber(ARGV[1]), tonumber(ARGV[2]), 5000
+call('HDEL', q.M, '-') -- a first write that is allowed when memory is full
 
 -- leave takes a job out of its line, or out of waiting for it.
 local function leave(j)
@@ -61,7 +62,6 @@ local function move(id)
   if not j then return 0 end
   if j.s == RUNNING then
     if target ~= CANCELLED then return -j.s end
-    call('HDEL', q.M, '-') -- a first write that is allowed when memory is full
     call('HSET', q.O .. id, 'x', '1')
     flag(j, 4)
     save_flags(j)
