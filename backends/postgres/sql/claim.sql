@@ -16,7 +16,7 @@ RETURNS TABLE (o_ord integer, o_fence bigint, o_until bigint, o_meta bigint[],
 	o_run_at bigint, o_timeout bigint, o_deadline bigint, o_retention bigint, o_on_failure integer, o_on_exhausted integer, o_scheduling integer,
 	o_created_at bigint, o_failures text, o_result bytea, o_dedup_key text, o_tid tid)
 LANGUAGE plpgsql ROWS 50
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+@plans@
 AS $$
 DECLARE
 	q rota.queue;

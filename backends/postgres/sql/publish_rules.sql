@@ -237,7 +237,7 @@ CREATE OR REPLACE FUNCTION rota.publish_rules(p_make boolean, p_all boolean, p_q
 	p_retention bigint[], p_on_failure smallint[], p_on_exhausted smallint[], p_scheduling smallint[],
 	p_key text[], p_states smallint[], p_window bigint[], p_conflict smallint[])
 RETURNS TABLE (o_ord integer, o_verdict integer, o_id text, o_queue text, o_seq bigint, o_queues text[]) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+@plans@
 AS $$
 DECLARE
 	r record;

@@ -1,7 +1,9 @@
 -- Acts on queues as a whole.
 
 CREATE OR REPLACE FUNCTION rota.configure(p_queue text, p_config text, p_head_start bigint, p_on_failure integer, p_on_exhausted integer, p_scheduling integer,
-	p_max integer, p_completed bigint, p_dead bigint, p_cancelled bigint, p_result bigint, p_events bigint) RETURNS void LANGUAGE plpgsql AS $$
+	p_max integer, p_completed bigint, p_dead bigint, p_cancelled bigint, p_result bigint, p_events bigint) RETURNS void LANGUAGE plpgsql
+@plans@
+AS $$
 DECLARE
 	q rota.queue;
 BEGIN
@@ -27,7 +29,9 @@ $$;
 -- delete_queue gives -1 when there is no such queue, the number of unfinished jobs
 -- when there are some and force is not set, else 0. It takes arrivals first, then
 -- lanes with their seats, then jobs, so that a claim under way can not leave a lane behind.
-CREATE OR REPLACE FUNCTION rota.delete_queue(p_queue text, p_force boolean) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rota.delete_queue(p_queue text, p_force boolean) RETURNS bigint LANGUAGE plpgsql
+@plans@
+AS $$
 DECLARE
 	q rota.queue;
 	n bigint;
@@ -64,7 +68,9 @@ END $$;
 -- update_job patches a job that is in one of the states; it gives 0 done, 1 no such
 -- job, 16 + state otherwise.
 CREATE OR REPLACE FUNCTION rota.update_job(p_queue text, p_id text, p_states integer, p_payload bytea, p_set text, p_drop text, p_result bytea)
-RETURNS integer LANGUAGE plpgsql AS $$
+RETURNS integer LANGUAGE plpgsql
+@plans@
+AS $$
 DECLARE
 	j rota.job;
 	was rota.job;
@@ -93,7 +99,9 @@ BEGIN
 END $$;
 
 -- set_paused tells whether it changed anything; null when there is no such queue.
-CREATE OR REPLACE FUNCTION rota.set_paused(p_queue text, p_paused boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rota.set_paused(p_queue text, p_paused boolean) RETURNS boolean LANGUAGE plpgsql
+@plans@
+AS $$
 DECLARE
 	q rota.queue;
 BEGIN

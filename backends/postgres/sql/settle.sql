@@ -19,7 +19,7 @@ CREATE OR REPLACE FUNCTION rota.settle(p_wait boolean, p_queue text, p_grp text[
 	p_action smallint[], p_delay bigint[], p_error text[], p_trace text[],
 	p_payload bytea[], p_set text[], p_drop text[], p_result bytea[])
 RETURNS bigint[] LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+@plans@
 AS $$
 DECLARE
 	q rota.queue;
@@ -264,7 +264,7 @@ END $$;
 -- that it could not lock, and left: it waits for nobody.
 CREATE OR REPLACE FUNCTION rota.extend(p_queue text, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[], p_tid tid[], p_lease bigint)
 RETURNS bigint[] LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+@plans@
 AS $$
 DECLARE
 	v_q integer;
@@ -307,7 +307,9 @@ END $$;
 
 -- save patches a running job; false when the lease is lost.
 CREATE OR REPLACE FUNCTION rota.save(p_queue text, p_grp text, p_id text, p_fence bigint, p_salt bigint, p_tid tid, p_payload bytea, p_set text, p_drop text, p_result bytea)
-RETURNS boolean LANGUAGE plpgsql AS $$
+RETURNS boolean LANGUAGE plpgsql
+@plans@
+AS $$
 DECLARE
 	v_q integer;
 	t tid;
