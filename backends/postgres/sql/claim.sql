@@ -149,14 +149,13 @@ BEGIN
 				m := array_length(s_tid, 1);
 				s_due := s_dues[m]; s_born := s_borns[m]; s_last := s_key[m];
 			END IF;
-			FOR r IN SELECT x.* FROM unnest(e_dues, e_borns, e_keys, e_kinds) AS x(due, born, key, kind)
-				WHERE x.kind = 3 OR array_length(e_tid, 1) = v_ran ORDER BY x.due DESC, x.born DESC, x.key COLLATE "C" DESC LIMIT 1
-			LOOP
-				e_due := r.due; e_born := r.born; e_last := r.key;
-			END LOOP;
-
 			-- Leases that ran out: end them, then treat the lane like the others.
 			IF e_tid IS NOT NULL THEN
+				FOR r IN SELECT x.* FROM unnest(e_dues, e_borns, e_keys, e_kinds) AS x(due, born, key, kind)
+					WHERE x.kind = 3 OR array_length(e_tid, 1) = v_ran ORDER BY x.due DESC, x.born DESC, x.key COLLATE "C" DESC LIMIT 1
+				LOOP
+					e_due := r.due; e_born := r.born; e_last := r.key;
+				END LOOP;
 				FOR m IN 1..array_length(e_tid, 1) LOOP
 					SELECT * INTO l FROM rota.lane x WHERE x.ctid = e_tid[m];
 					v_tid := rota.expire(q, l, e_tid[m], v_now);
