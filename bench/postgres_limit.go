@@ -26,8 +26,8 @@ const (
 // postgresLimit compares publishing and draining at the same time with pgbench
 // doing the least that could, both on 4 connections.
 func postgresLimit(ctx context.Context, s settings, r *report) error {
-	rounds, n := s.pick(5, 1), s.pick(60_000, 3_000)
-	seconds := s.pick(4, 1)
+	rounds, n := s.pick(9, 1), s.pick(40_000, 3_000)
+	seconds := s.pick(3, 1)
 	return withPostgres(func(server *postgresServer) error {
 		if err := server.exec(ctx, limitSQL); err != nil {
 			return err

@@ -25,7 +25,7 @@ func (b *Backend) Configure(ctx context.Context, queue string, cfg core.QueueCon
 	}
 	c := cfg.WithDefaults()
 	const thirtyYears = 30 * 365 * 24 * time.Hour
-	_, err = one[any](ctx, b, "configure", `SELECT rota.configure($1::text, $2::text, $3::int8, $4::int4, $5::int4, $6::int4, $7::int4, $8::int8, $9::int8, $10::int8, $11::int8, $12::int8)::text`,
+	_, err = actOne[any](ctx, b, "configure", `SELECT rota.configure($1::text, $2::text, $3::int8, $4::int4, $5::int4, $6::int4, $7::int4, $8::int8, $9::int8, $10::int8, $11::int8, $12::int8)::text`,
 		queue, string(text), min(c.HeadStart, thirtyYears).Microseconds(), int32(c.OnFailure), int32(c.OnExhausted), int32(c.Scheduling), clamp(c.MaxAttempts),
 		c.CompletedRetention.Microseconds(), c.DeadRetention.Microseconds(), c.CancelledRetention.Microseconds(), c.ResultTTL.Microseconds(), c.EventTTL.Microseconds())
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *Backend) DeleteQueue(ctx context.Context, queue string, force bool) err
 	if err := core.CheckQueue(queue); err != nil {
 		return err
 	}
-	left, err := one[int64](ctx, b, "delete a queue", `SELECT rota.delete_queue($1::text, $2::bool)`, queue, force)
+	left, err := actOne[int64](ctx, b, "delete a queue", `SELECT rota.delete_queue($1::text, $2::bool)`, queue, force)
 	switch {
 	case err != nil:
 		return err
@@ -96,7 +96,7 @@ func (b *Backend) ActOnGroup(ctx context.Context, queue, group string, act core.
 	}
 	var verdict int
 	var job *string
-	err := b.do(ctx, "act on a group", func(conn *pgxpool.Conn) error {
+	err := b.act(ctx, "act on a group", func(conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, b.sql(`SELECT * FROM rota.act($1::text, $2::text, $3::int4)`), queue, group, int32(act)).Scan(&verdict, &job)
 	})
 	if err != nil {
@@ -139,7 +139,7 @@ func (b *Backend) Move(ctx context.Context, req core.MoveRequest) (core.MoveResu
 	}
 	var res core.MoveResult
 	var touched bool
-	err = b.do(ctx, "move", func(conn *pgxpool.Conn) error {
+	err = b.act(ctx, "move", func(conn *pgxpool.Conn) error {
 		res, touched = core.MoveResult{}, false
 		if ids != nil {
 			res.Errs = make([]error, len(ids))
@@ -217,7 +217,7 @@ func (b *Backend) Update(ctx context.Context, queue, id string, patch core.Patch
 	}
 	s := settlement{}
 	s.patch(0, 1, patch)
-	code, err := one[int](ctx, b, "update", `SELECT rota.update_job($1::text, $2::text, $3::int4, $4::bytea, $5::text, $6::text, $7::bytea)`,
+	code, err := actOne[int](ctx, b, "update", `SELECT rota.update_job($1::text, $2::text, $3::int4, $4::bytea, $5::text, $6::text, $7::bytea)`,
 		queue, id, int32(while), only(s.payload), first(s.setHdrs), first(s.dropHdr), only(s.result))
 	switch {
 	case err != nil:

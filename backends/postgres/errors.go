@@ -120,6 +120,12 @@ func conflicts(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01" || pg.Code == "RT003")
 }
 
+// lockTimeout tells that a statement did not get a lock in time and changed nothing.
+func lockTimeout(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "55P03"
+}
+
 func notFound(what, name string) error {
 	return fmt.Errorf("%s %q: %w", what, name, core.ErrNotFound)
 }

@@ -159,25 +159,118 @@ func TestLarge(t *testing.T) {
 	server := testserver.Postgres(t, testserver.Args("-c", "autovacuum=off", "-c", "max_wal_size=4GB", "-c", "shared_buffers=256MB"))
 	open(t, server.URL(), Options{})
 	conn := connect(t, server.URL())
+	early := make([]planned, 4)
+	other := open(t, server.URL(), Options{Notify: NotifyOff})
+	early[0] = plan(t, server.URL(), "claims")
+	early[0].warmClaims(other)
+	for i, jobs := range []int{1, 20, 200} {
+		p := plan(t, server.URL(), fmt.Sprint("by", jobs))
+		p.warm(func() { p.grow(other, "g", jobs) })
+		early[i+1] = p
+	}
 	from := time.Now()
 	load(t, conn, "big", 1_000_000, 100_000, false)
 	load(t, conn, "small", 10_000, 1_000, false)
 	load(t, conn, "blocked", 10_000, 10_000, true)
 	t.Logf("loaded in %v", time.Since(from).Round(time.Millisecond))
 
-	t.Run("PlansBeforeAnalyze", func(t *testing.T) { testPlans(t, server.URL()) })
+	for _, p := range early {
+		t.Run("PlansOf/"+p.name, func(t *testing.T) { testPlans(t, p.on(t, "big")) })
+	}
+	t.Run("PlansBeforeAnalyze", func(t *testing.T) { testPlans(t, plan(t, server.URL(), "big")) })
 	_, err := conn.Exec(t.Context(), "ANALYZE")
 	check(t, err)
-	t.Run("PlansAfterAnalyze", func(t *testing.T) { testPlans(t, server.URL()) })
+	t.Run("PlansAfterAnalyze", func(t *testing.T) { testPlans(t, plan(t, server.URL(), "big")) })
 	t.Run("ClaimCost", func(t *testing.T) { testClaimCost(t, server.URL()) })
 }
 
-func testPlans(t *testing.T, url string) {
-	var p plans
+// planned is a queue by way of one session, whose plans are told.
+type planned struct {
+	queue
+	*plans
+}
+
+func plan(t *testing.T, url, queueName string) planned {
+	t.Helper()
+	p := planned{plans: &plans{}}
 	b, err := New(t.Context(), p.pool(t, url), Options{Notify: NotifyOff})
 	check(t, err)
-	defer func() { check(t, b.Close()) }()
-	q := queue{t, b, "big"}
+	t.Cleanup(func() { check(t, b.Close()) })
+	p.queue = queue{t, b, queueName}
+	return p
+}
+
+// on is the same session with another queue.
+func (p planned) on(t *testing.T, queueName string) planned {
+	return planned{queue{t, p.b, queueName}, p.plans}
+}
+
+// grow publishes jobs by way of another session.
+func (p planned) grow(other *Backend, group string, jobs int) {
+	var req core.PublishRequest
+	for k := range jobs {
+		req.Jobs = append(req.Jobs, core.NewJob{Queue: p.name, Group: fmt.Sprint(group, k)})
+	}
+	p.stored(other.Publish(p.Context(), req))
+}
+
+// warmClaims makes the session plan claims, and nothing else. What it knows of the indexes that
+// claims do not use is from when the tables were small.
+func (p planned) warmClaims(other *Backend) {
+	p.grow(other, "g", 20)
+	q := queue{p.TB, other, p.name}
+	res, err := other.Settle(p.Context(), p.name, outcomes(core.Release, q.claim(20)...))
+	check(p, err)
+	for _, r := range res {
+		check(p, r.Err)
+	}
+	equal(p, "leases", len(p.claim(1)), 1)
+	for range 11 { // until indexes have two levels, and the planner takes the table for one of a few pages
+		p.grow(other, "g", 20)
+	}
+	equal(p, "leases", len(p.claim(10)), 10)
+	p.grow(other, "new", 20)
+	equal(p, "leases", len(p.claim(20)), 20)
+}
+
+// warm does what testPlans does in a queue that has few jobs at first and more each time, and by
+// that makes the session plan its statements. It keeps these plans.
+func (p planned) warm(grow func()) {
+	var late []core.Lease
+	for _, step := range []func(){
+		func() { p.publish("g0", "a", "b"); p.publish("", "c") },
+		func() {
+			p.stored(p.b.Publish(p.Context(), core.PublishRequest{Jobs: []core.NewJob{{Queue: p.name, Group: "g0", Dedup: core.Dedup{Key: "k"}}}}))
+		},
+		func() { late = p.claim(10) },
+		func() {
+			_, err := p.b.Extend(p.Context(), p.name, []core.LeaseRef{late[0].LeaseRef}, hour)
+			check(p, err)
+		},
+		func() { p.complete(late[:1]...) },
+		func() {
+			_, err := p.b.Settle(p.Context(), p.name, outcomes(core.Retry, late[1:]...))
+			check(p, err)
+		},
+		func() {
+			res, err := p.b.Claim(p.Context(), core.ClaimRequest{Queue: p.name, Max: 10, Lease: hour, ByTurn: true})
+			check(p, err)
+			p.complete(res.Leases...)
+		},
+		func() {
+			_, err := p.b.Group(p.Context(), p.name, "g0")
+			check(p, err)
+			_, err = p.b.Purge(p.Context(), p.name, 100)
+			check(p, err)
+		},
+	} {
+		step()
+		grow()
+	}
+}
+
+func testPlans(t *testing.T, p planned) {
+	q, b := p.queue, p.b
 	high := func(n int) (req core.PublishRequest) {
 		for i := range n {
 			req.Jobs = append(req.Jobs, core.NewJob{Queue: q.name, Group: fmt.Sprint("high", i), Priority: core.MaxPriority})
@@ -205,7 +298,7 @@ func testPlans(t *testing.T, url string) {
 		for i := range leases {
 			refs[i] = leases[i].LeaseRef
 		}
-		_, err = b.Extend(t.Context(), q.name, refs, hour)
+		_, err := b.Extend(t.Context(), q.name, refs, hour)
 		check(t, err)
 		wantIndexes(t, "extend", p.take(), "job_pkey")
 		q.complete(leases[:40]...) // an extended lease has moved and is found by key

@@ -2,6 +2,7 @@ package rotapostgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -66,8 +67,21 @@ func Migrate(ctx context.Context, db Beginner, schema string, version int) error
 	return err
 }
 
+// migrateTries is how often a migration is begun: it locks all tables, in the server's order,
+// and may deadlock with the calls of programs that are under way.
+const migrateTries = 10
+
 // migrate gives what was found, and was there before.
 func migrate(ctx context.Context, db Beginner, schema string, version int) (found, error) {
+	for try := 1; ; try++ {
+		was, err := migrateOnce(ctx, db, schema, version)
+		if !errors.Is(err, ErrTxConflict) || try == migrateTries || ctx.Err() != nil {
+			return was, err
+		}
+	}
+}
+
+func migrateOnce(ctx context.Context, db Beginner, schema string, version int) (found, error) {
 	tx, err := db.Begin(ctx)
 	if err != nil {
 		return found{}, storeError(ctx, "migrate", err)

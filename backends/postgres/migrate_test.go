@@ -133,6 +133,36 @@ func TestMigrateSchemas(t *testing.T) {
 	}
 }
 
+// A migration that deadlocks with a call under way is begun again.
+func TestMigrateDeadlock(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	open(t, url, Options{})
+	tables := []string{"meta", "queue", "job", "lane", "seat", "arrival", "dedup", "tally", "event", "binding", "record", "counter"}
+	conn, other := connect(t, url), connect(t, url)
+	tx, err := conn.Begin(t.Context())
+	check(t, err)
+	_, err = tx.Exec(t.Context(), "SET LOCAL deadlock_timeout = '1h'; LOCK TABLE rota.arrival IN ACCESS SHARE MODE") // the other one is the victim
+	check(t, err)
+	migrated := make(chan error, 1)
+	go func() { migrated <- Migrate(t.Context(), connect(t, url), "", 0) }()
+	waits := func(pid uint32) bool {
+		var yes bool
+		check(t, other.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE $1::int = ANY (pg_blocking_pids(pid))", pid).Scan(&yes))
+		return yes
+	}
+	eventually(t, "the migration waits", func() bool { return waits(conn.PgConn().PID()) })
+	_, err = tx.Exec(t.Context(), "LOCK TABLE rota."+strings.Join(tables, ", rota.")+" IN ACCESS SHARE MODE")
+	check(t, err)
+	var deadlocks int
+	eventually(t, "the server tells of the deadlock", func() bool {
+		check(t, other.QueryRow(t.Context(), "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks))
+		return deadlocks > 0
+	})
+	check(t, tx.Commit(t.Context()))
+	check(t, <-migrated)
+}
+
 // What MigrationSQL prints can be applied by hand, to install and to remove.
 func TestMigrationSQL(t *testing.T) {
 	t.Parallel()

@@ -267,6 +267,21 @@ func (b *Backend) do(ctx context.Context, what string, f func(conn *pgxpool.Conn
 	return b.try(ctx, what, f, false)
 }
 
+// act is do for a statement whose function calls rota.hurry: when that has let go of
+// everything because it would have had to wait for another transaction, it is made
+// again, until ctx ends.
+func (b *Backend) act(ctx context.Context, what string, f func(conn *pgxpool.Conn) error) error {
+	for try := 1; ; try++ {
+		err := b.do(ctx, what, f)
+		if !lockTimeout(err) {
+			return err
+		}
+		if !b.pause(ctx, try) {
+			return storeError(ctx, what, errors.Join(context.Cause(ctx), err))
+		}
+	}
+}
+
 // read is do for an f that changes nothing. It runs again also when the connection
 // has ended, but once only: a server or proxy that closes idle connections is found
 // out by the next call on each, and of a call that might change something nobody
@@ -311,6 +326,15 @@ func use(conn *pgxpool.Conn, f func(conn *pgxpool.Conn) error) error {
 func one[T any](ctx context.Context, b *Backend, what, sql string, args ...any) (T, error) {
 	var v T
 	err := b.do(ctx, what, func(conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, b.sql(sql), args...).Scan(&v)
+	})
+	return v, err
+}
+
+// actOne is one for a statement of act.
+func actOne[T any](ctx context.Context, b *Backend, what, sql string, args ...any) (T, error) {
+	var v T
+	err := b.act(ctx, what, func(conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, b.sql(sql), args...).Scan(&v)
 	})
 	return v, err

@@ -34,7 +34,11 @@ func (b *Backend) Publish(ctx context.Context, req core.PublishRequest) ([]core.
 		return nil, err
 	}
 	var results []core.PublishResult
-	err = b.do(ctx, "publish", func(conn *pgxpool.Conn) error {
+	call := b.do
+	if !p.plain {
+		call = b.act
+	}
+	err = call(ctx, "publish", func(conn *pgxpool.Conn) error {
 		results, err = p.run(ctx, conn)
 		if errors.Is(err, errNoQueue) {
 			if _, err := conn.Exec(ctx, b.sql("SELECT rota.queues_for($1::text[])"), p.queues); err != nil {
@@ -123,9 +127,9 @@ func (p *publication) runPlain(ctx context.Context, on runner) ([]core.PublishRe
 	first := p.firsts()
 	var out []int64
 	err := on.QueryRow(ctx, p.b.sql(`SELECT rota.publish($1::text[], $2::int4[], $3::text[], $4::bytea[], $5::text[], $6::bool[], $7::text[], $8::text[],
-		$9::int2[], $10::int8[], $11::int8[], $12::int4[], $13::int8[], $14::int8[], $15::int8[], $16::int2[], $17::int2[], $18::int2[])`),
+		$9::int2[], $10::int8[], $11::int8[], $12::int4[], $13::int8[], $14::int8[], $15::int8[], $16::int2[], $17::int2[], $18::int2[], $19::bool)`),
 		p.queues, p.which, p.ids, c.payload, c.group, first, c.kind, c.headers, c.priority, c.delay, c.runAt, c.maxAttempts, c.timeout, c.deadline,
-		c.retention, c.onFailure, c.onExhausted, c.scheduling).Scan(&out)
+		c.retention, c.onFailure, c.onExhausted, c.scheduling, !p.inTx).Scan(&out)
 	if err != nil {
 		return nil, err
 	}

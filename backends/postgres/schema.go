@@ -56,8 +56,16 @@ var schemaDot = regexp.MustCompile(`\brota\.`)
 func render(schema, sql string) string {
 	sql = schemaDot.ReplaceAllString(sql, `"`+schema+`".`)
 	sql = strings.ReplaceAll(sql, "@channel@", channelOf(schema))
+	sql = strings.ReplaceAll(sql, "@plans@", plansSQL)
 	return strings.ReplaceAll(sql, "@lease_expired@", core.LeaseExpired)
 }
+
+// plansSQL stands behind every function that a program calls and that reads jobs or
+// lanes. A session keeps the first plan of a statement, and makes it while tables
+// may be empty or their statistics of another time: then all ways cost the same. What is
+// left when these are off is the way through the index that has the order asked for.
+const plansSQL = "SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_incremental_sort = off " +
+	"SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan"
 
 // channelOf is the name that hints are sent under.
 func channelOf(schema string) string { return "rota_wake_" + schema }
@@ -80,6 +88,6 @@ var functionsDigest = sync.OnceValue(func() string {
 	for _, name := range functionFiles {
 		h.Write([]byte(source(name)))
 	}
-	h.Write([]byte(render(DefaultSchema, "rota. @channel@ @lease_expired@")))
+	h.Write([]byte(render(DefaultSchema, "rota. @channel@ @plans@ @lease_expired@")))
 	return hex.EncodeToString(h.Sum(nil)[:8])
 })

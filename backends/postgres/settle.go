@@ -19,13 +19,38 @@ func (b *Backend) Settle(ctx context.Context, queue string, outcomes []core.Outc
 	}
 	var results []core.SettleResult
 	err = b.do(ctx, "settle", func(conn *pgxpool.Conn) error {
-		results, err = s.run(ctx, conn)
+		results, err = s.run(ctx, conn, false)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.hint()
+	if len(s.busy) == 0 {
+		return results, nil
+	}
+	// A transaction of a program settles some of these leases too. What became of
+	// them is known when it ends; the others do not wait for that.
+	rest := make([]core.Outcome, len(s.busy))
+	for k, i := range s.busy {
+		rest[k] = outcomes[i]
+	}
+	late, err := b.planSettle(queue, rest)
+	if err != nil {
+		return nil, err
+	}
+	var answers []core.SettleResult
+	err = b.do(ctx, "settle", func(conn *pgxpool.Conn) error {
+		answers, err = late.run(ctx, conn, true)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	late.hint()
+	for k, i := range s.busy {
+		results[i] = answers[k]
+	}
 	return results, nil
 }
 
@@ -73,6 +98,7 @@ type settlement struct {
 	xact     int64
 	settled  int
 	finished []string // ids of jobs that finished and carry a result
+	busy     []int    // outcomes of leases that another transaction had locked
 }
 
 func (b *Backend) planSettle(queue string, outcomes []core.Outcome) (*settlement, error) {
@@ -163,20 +189,25 @@ func cleanAll(list []string) []string {
 	return kept
 }
 
-// run settles on a connection or in a transaction.
-func (s *settlement) run(ctx context.Context, on runner) ([]core.SettleResult, error) {
+// run settles on a connection or in a transaction. Unless it is to wait it leaves
+// alone the leases that another transaction has locked.
+func (s *settlement) run(ctx context.Context, on runner, wait bool) ([]core.SettleResult, error) {
 	var out []int64
-	err := on.QueryRow(ctx, s.b.sql(`SELECT rota.settle($1::text, $2::text[], $3::text[], $4::int8[], $5::int8[], $6::tid[], $7::int2[], $8::int8[], $9::text[], $10::text[],
+	err := on.QueryRow(ctx, s.b.sql(`SELECT rota.settle($15::bool, $1::text, $2::text[], $3::text[], $4::int8[], $5::int8[], $6::tid[], $7::int2[], $8::int8[], $9::text[], $10::text[],
 		$11::bytea[], $12::text[], $13::text[], $14::bytea[])`),
-		s.queue, s.refs.group, s.refs.id, s.refs.fence, s.refs.salt, s.refs.tid, s.action, s.delay, s.errText, s.trace, s.payload, s.setHdrs, s.dropHdr, s.result).Scan(&out)
+		s.queue, s.refs.group, s.refs.id, s.refs.fence, s.refs.salt, s.refs.tid, s.action, s.delay, s.errText, s.trace, s.payload, s.setHdrs, s.dropHdr, s.result, wait).Scan(&out)
 	if err != nil {
 		return nil, err
 	}
 	results := make([]core.SettleResult, len(s.outcomes))
-	s.settled, s.finished = 0, nil
+	s.settled, s.finished, s.busy = 0, nil, nil
 	s.idle, s.xact = out[len(results)] != 0, out[len(results)+1]
 	for i := range results {
 		code := out[i]
+		if code < 0 {
+			s.busy = append(s.busy, i)
+			continue
+		}
 		if code == 0 {
 			results[i].Err = errLeaseLost(s.outcomes[i].Lease)
 			continue
@@ -209,25 +240,44 @@ func (b *Backend) Extend(ctx context.Context, queue string, leases []core.LeaseR
 	if len(leases) == 0 {
 		return nil, nil
 	}
-	refs := refsOf(len(leases))
-	for i, l := range leases {
-		refs.put(i, l)
-	}
-	ends, err := one[[]int64](ctx, b, "extend", `SELECT rota.extend($1::text, $2::text[], $3::text[], $4::int8[], $5::int8[], $6::tid[], $7::int8)`,
-		queue, refs.group, refs.id, refs.fence, refs.salt, refs.tid, lease.Microseconds())
-	if err != nil {
-		return nil, err
-	}
 	results := make([]core.Extension, len(leases))
-	for i, end := range ends {
-		if end == 0 {
-			results[i].Err = errLeaseLost(leases[i])
-			continue
+	todo := make([]int, len(leases))
+	for i := range todo {
+		todo[i] = i
+	}
+	// A lease whose group another transaction has locked is tried again a few times:
+	// most are short. That of a program which is settling the lease may last, and
+	// then the lease keeps the end it has.
+	for try := 1; len(todo) > 0; try++ {
+		refs := refsOf(len(todo))
+		for k, i := range todo {
+			refs.put(k, leases[i])
 		}
-		results[i] = core.Extension{Until: timeOf(max(end, -end)), CancelRequested: end < 0}
+		out, err := one[[]int64](ctx, b, "extend", `SELECT rota.extend($1::text, $2::text[], $3::text[], $4::int8[], $5::int8[], $6::tid[], $7::int8)`,
+			queue, refs.group, refs.id, refs.fence, refs.salt, refs.tid, lease.Microseconds())
+		if err != nil {
+			return nil, err
+		}
+		for k, i := range todo {
+			if end := out[k]; end == 0 {
+				results[i].Err = errLeaseLost(leases[i])
+			} else {
+				results[i] = core.Extension{Until: timeOf(max(end, -end)), CancelRequested: end < 0}
+			}
+		}
+		var busy []int
+		for _, n := range out[len(todo):] {
+			busy = append(busy, todo[n-1])
+		}
+		if todo = busy; len(todo) > 0 && (try == extendTries || !b.pause(ctx, try+2)) {
+			break
+		}
 	}
 	return results, nil
 }
+
+// extendTries is how often Extend tries to lock a group.
+const extendTries = 4
 
 // Save changes a running job; see core.Leaser.
 func (b *Backend) Save(ctx context.Context, lease core.LeaseRef, patch core.Patch) error {

@@ -13,8 +13,9 @@ import (
 // PublishTx publishes in the caller's transaction: the jobs are there as it
 // commits and gone if it rolls back. It inserts and locks nothing that others
 // share, so publishers can not wait for each other or hold up a claim; only an id
-// or a dedup key that another open transaction has taken must be waited for, and
-// ReplacePending locks the group of the job it replaces.
+// or a dedup key that another open transaction has taken must be waited for.
+// ReplacePending locks the job it replaces, and that one is not claimed until the
+// transaction ends.
 //
 // Jobs get their places in line as PublishTx is called: order within a group is
 // that of the calls, not of the commits, among transactions that overlap.
@@ -55,7 +56,8 @@ func (b *Backend) PublishTx(ctx context.Context, tx pgx.Tx, req core.PublishRequ
 // Settle: for a stale lease it answers ErrLeaseLost, changes nothing, and the
 // caller should roll back.
 //
-// The groups stay leased, and locked, until the transaction ends. When it takes
+// The groups stay leased, and locked, until the transaction ends: Extend leaves them
+// as they are, and nothing of others waits for them. When it takes
 // longer than the lease, the job may be run again by another worker as soon as the
 // transaction ends without a commit.
 func (b *Backend) SettleTx(ctx context.Context, tx pgx.Tx, queue string, outcomes []core.Outcome) ([]core.SettleResult, error) {
@@ -67,7 +69,7 @@ func (b *Backend) SettleTx(ctx context.Context, tx pgx.Tx, queue string, outcome
 		return nil, err
 	}
 	defer b.calls.Done()
-	results, err := s.run(ctx, tx)
+	results, err := s.run(ctx, tx, true)
 	if err != nil {
 		return nil, storeError(ctx, "settle in a transaction", err)
 	}

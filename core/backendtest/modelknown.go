@@ -33,6 +33,20 @@ var knownRuns = []struct {
 		publishOp(core.NewJob{Dedup: core.Dedup{Key: "x"}}),
 		publishOp(core.NewJob{}),
 	}},
+	// A publish makes a deleted queue anew, however soon its job is gone.
+	{"ClaimedInDeletedQueue", []op{
+		publishOp(core.NewJob{}),
+		{kind: opDeleteQueue, force: true},
+		publishOp(core.NewJob{Group: "b"}),
+		{kind: opClaim, max: 10},
+		{kind: opSettle, picks: []int{0}, action: core.Complete},
+	}},
+	{"RemovedInDeletedQueue", []op{
+		publishOp(core.NewJob{}),
+		{kind: opDeleteQueue, force: true},
+		publishOp(core.NewJob{}),
+		{kind: opMoveIDs, picks: []int{1}, to: core.StateGone},
+	}},
 }
 
 func publishOp(jobs ...core.NewJob) op {

@@ -1,11 +1,11 @@
 -- claim leases up to p_max groups that are due: those of higher tiers first, or
 -- by turn (p_turn) from each tier its share. What decides on a lane is always
 -- read by a statement that begins after the lane is locked. A claim never waits
--- for a lane or arrival that another transaction has locked. It does wait for one
--- that is making the lane of a group it is about to make itself, because only the
--- seat's uniqueness tells who is first: that is another claim or an act of a person,
--- which are short, or a publish in a caller's transaction that replaces a job of a
--- group which no claim has met yet.
+-- for a lane or arrival that another transaction has locked, and hands out a job with
+-- a key only under the job's lock, because a publish that replaces it has that for as long
+-- as its transaction is open. It does wait for one that is making the lane of a group
+-- it is about to make itself, because only the seat's uniqueness tells who is first:
+-- that is another claim or an act of a person, and these are short.
 --
 -- It gives a row for each lease, and a last one (o_ord -1) whose o_meta says what
 -- came of it: [outcome, now, next, bounds...]; outcome 0: done, 1: paused, 2: no
@@ -16,7 +16,7 @@ RETURNS TABLE (o_ord integer, o_fence bigint, o_until bigint, o_meta bigint[],
 	o_run_at bigint, o_timeout bigint, o_deadline bigint, o_retention bigint, o_on_failure integer, o_on_exhausted integer, o_scheduling integer,
 	o_created_at bigint, o_failures text, o_result bytea, o_dedup_key text, o_tid tid)
 LANGUAGE plpgsql ROWS 50
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+@plans@
 AS $$
 DECLARE
 	q rota.queue;
@@ -39,12 +39,21 @@ DECLARE
 	m integer;
 	v_low bigint; -- see lowest_place
 	-- what is next in turn: lanes (s), leases that ran out (e), arrivals (f)
-	s_tid tid[]; s_ord integer[]; s_key text[]; s_lone boolean[]; s_floor bigint[];
-	e_tid tid[]; e_ord integer[];
+	s_tid tid[]; s_ord integer[]; s_key text[]; s_lone boolean[]; s_floor bigint[]; s_dues bigint[]; s_borns bigint[];
+	e_tid tid[]; e_ord integer[]; e_dues bigint[]; e_borns bigint[]; e_keys text[]; e_kinds integer[];
+	-- how far this claim has come in the tier: what it has passed is dead to its scans, or was left
+	s_due bigint; s_born bigint; s_last text;
+	e_due bigint; e_born bigint; e_last text;
+	v_kept integer; -- how many leases of lanes that stay closed may end in one round
+	v_had integer;
+	v_ran integer; -- leases that ran out, of which those may stay that come behind all others
+	r record;
 	f_tid tid[]; f_ord integer[]; f_key text[]; f_place bigint[];
 	f_at bigint; f_grp text; f_behind bigint; v_at bigint;
 	g_tid tid[]; g_key text[]; g_fence bigint[]; g_job bigint[]; g_floor bigint[]; -- lanes that were made and leased, or are empty
-	v_again boolean; -- lanes that are due were made
+	v_made boolean; -- lanes that are due were made
+	v_again boolean; -- and some can be claimed
+	v_held boolean := false; -- jobs that are being replaced were passed
 	l rota.lane;
 	v_tid tid;
 BEGIN
@@ -53,7 +62,10 @@ BEGIN
 	END IF;
 	b := rota.bounds_valid(p_bounds);
 	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue;
-	IF NOT FOUND OR q.paused THEN
+	IF NOT q.alive THEN
+		q := rota.revive(q);
+	END IF;
+	IF q.paused OR q.alive IS NOT TRUE THEN
 		o_ord := -1; o_meta := ARRAY[CASE WHEN q.paused THEN 1 ELSE 2 END]; RETURN NEXT; RETURN;
 	END IF;
 	v_q := q.id;
@@ -86,7 +98,11 @@ BEGIN
 		f_at := b[8 + v_tier];
 		f_grp := '';
 		f_behind := -1;
+		s_due := b[13 + v_tier]; s_born := -1; s_last := '';
+		e_due := b[18 + v_tier]; e_born := -1; e_last := '';
+		v_kept := 0;
 		LOOP
+			v_had := v_got;
 			v_need := v_most - v_got;
 			EXIT WHEN v_need = 0 OR v_seen > 20000;
 			WITH f AS MATERIALIZED (
@@ -95,26 +111,32 @@ BEGIN
 				ORDER BY a.at, a.grp, a.place LIMIT v_need FOR UPDATE SKIP LOCKED
 			), s AS MATERIALIZED (
 				SELECT x.ctid, x.key, x.lone, x.floor, x.due, x.born FROM rota.lane x
-				WHERE x.queue = v_q AND x.tier = v_tier AND x.leased = false AND x.due >= b[13 + v_tier]
+				WHERE x.queue = v_q AND x.tier = v_tier AND x.leased = false AND (x.due, x.born, x.key) > (s_due, s_born, s_last)
 					AND x.due <= (SELECT CASE WHEN count(*) = v_need THEN max(f.at) - q.head_start ELSE v_now END FROM f)
 				ORDER BY x.due, x.born, x.key LIMIT v_need FOR UPDATE SKIP LOCKED
 			), e AS MATERIALIZED (
-				SELECT x.ctid, x.key, x.floor, x.due, x.born FROM rota.lane x
-				WHERE x.queue = v_q AND x.tier = v_tier AND x.leased = true AND x.due >= b[18 + v_tier] AND x.due <= v_now
-				ORDER BY x.due, x.born, x.key LIMIT v_need FOR UPDATE SKIP LOCKED
+				SELECT x.ctid, x.key, x.floor, x.due, x.born, x.paused OR x.held AS kept FROM rota.lane x
+				WHERE x.queue = v_q AND x.tier = v_tier AND x.leased = true AND (x.due, x.born, x.key) > (e_due, e_born, e_last) AND x.due <= v_now
+				ORDER BY x.due, x.born, x.key LIMIT greatest(v_need, v_kept) FOR UPDATE SKIP LOCKED
 			), u AS (
 				SELECT y.*, (row_number() OVER ())::integer AS ord FROM (
-					SELECT 1 AS kind, f.ctid, f.grp AS key, false AS lone, f.place AS floor, f.at - q.head_start AS due, 0::bigint AS born FROM f
-					UNION ALL SELECT 2, s.ctid, s.key, s.lone, s.floor, s.due, s.born FROM s
-					UNION ALL SELECT 3, e.ctid, e.key, NULL, e.floor, e.due, e.born FROM e
-					ORDER BY due, born, key, kind, floor LIMIT v_need) y
+					(SELECT x.* FROM (
+						SELECT 1 AS kind, f.ctid, f.grp AS key, false AS lone, f.place AS floor, f.at - q.head_start AS due, 0::bigint AS born FROM f
+						UNION ALL SELECT 2, s.ctid, s.key, s.lone, s.floor, s.due, s.born FROM s
+						UNION ALL SELECT 3, e.ctid, e.key, NULL, e.floor, e.due, e.born FROM e WHERE NOT e.kept) x
+					WHERE x.due <= (SELECT CASE WHEN count(*) = greatest(v_need, v_kept) THEN max(e.due) ELSE v_now END FROM e)
+					ORDER BY x.due, x.born, x.key, x.kind, x.floor LIMIT v_need)
+					UNION ALL SELECT 4, e.ctid, e.key, NULL, e.floor, e.due, e.born FROM e WHERE e.kept) y
 			)
 			SELECT array_agg(u.ctid) FILTER (WHERE kind = 2), array_agg(u.ord) FILTER (WHERE kind = 2),
 				array_agg(u.key) FILTER (WHERE kind = 2), array_agg(u.lone) FILTER (WHERE kind = 2), array_agg(u.floor) FILTER (WHERE kind = 2),
-				array_agg(u.ctid) FILTER (WHERE kind = 3), array_agg(u.ord) FILTER (WHERE kind = 3),
+				array_agg(u.due) FILTER (WHERE kind = 2), array_agg(u.born) FILTER (WHERE kind = 2),
+				array_agg(u.ctid) FILTER (WHERE kind >= 3), array_agg(u.ord) FILTER (WHERE kind >= 3),
+				array_agg(u.due) FILTER (WHERE kind >= 3), array_agg(u.born) FILTER (WHERE kind >= 3), array_agg(u.key) FILTER (WHERE kind >= 3), array_agg(u.kind) FILTER (WHERE kind >= 3),
+				(SELECT count(*) FROM e),
 				array_agg(u.ctid) FILTER (WHERE kind = 1), array_agg(u.ord) FILTER (WHERE kind = 1), array_agg(u.key) FILTER (WHERE kind = 1),
 				array_agg(u.floor) FILTER (WHERE kind = 1), max(u.due) FILTER (WHERE kind = 1) + q.head_start, count(*)
-			INTO s_tid, s_ord, s_key, s_lone, s_floor, e_tid, e_ord, f_tid, f_ord, f_key, f_place, v_at, n FROM u;
+			INTO s_tid, s_ord, s_key, s_lone, s_floor, s_dues, s_borns, e_tid, e_ord, e_dues, e_borns, e_keys, e_kinds, v_ran, f_tid, f_ord, f_key, f_place, v_at, n FROM u;
 			EXIT WHEN n = 0;
 			v_seen := v_seen + n;
 			v_again := false;
@@ -123,9 +145,17 @@ BEGIN
 				v_until := v_now + p_lease;
 			END IF;
 			v_base := rota.take(n) - 1;
-
+			IF s_tid IS NOT NULL THEN
+				m := array_length(s_tid, 1);
+				s_due := s_dues[m]; s_born := s_borns[m]; s_last := s_key[m];
+			END IF;
 			-- Leases that ran out: end them, then treat the lane like the others.
 			IF e_tid IS NOT NULL THEN
+				FOR r IN SELECT x.* FROM unnest(e_dues, e_borns, e_keys, e_kinds) AS x(due, born, key, kind)
+					WHERE x.kind = 3 OR array_length(e_tid, 1) = v_ran ORDER BY x.due DESC, x.born DESC, x.key COLLATE "C" DESC LIMIT 1
+				LOOP
+					e_due := r.due; e_born := r.born; e_last := r.key;
+				END LOOP;
 				FOR m IN 1..array_length(e_tid, 1) LOOP
 					SELECT * INTO l FROM rota.lane x WHERE x.ctid = e_tid[m];
 					v_tid := rota.expire(q, l, e_tid[m], v_now);
@@ -139,21 +169,24 @@ BEGIN
 			IF s_tid IS NOT NULL THEN
 				RETURN QUERY
 				WITH h AS MATERIALIZED (
-					SELECT x.tid, x.ord, x.key, x.lone, j.* FROM unnest(s_tid, s_ord, s_key, s_lone, s_floor) AS x(tid, ord, key, lone, floor)
+					SELECT x.tid, x.ord, x.key, x.lone, j.*, j.run_at <= v_now AS fit FROM unnest(s_tid, s_ord, s_key, s_lone, s_floor) AS x(tid, ord, key, lone, floor)
 					LEFT JOIN LATERAL (
-						(SELECT j1.* FROM rota.job j1 WHERE NOT x.lone AND j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= x.floor
+						(SELECT j1.ctid AS jtid, j1.* FROM rota.job j1 WHERE NOT x.lone AND j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= x.floor
 							ORDER BY j1.place, j1.seq LIMIT 1)
 						UNION ALL
-						(SELECT j2.* FROM rota.job j2 WHERE x.lone AND j2.queue = v_q AND j2.id = x.key AND j2.state < 5 LIMIT 1)
+						(SELECT j2.ctid AS jtid, j2.* FROM rota.job j2 WHERE x.lone AND j2.queue = v_q AND j2.id = x.key AND j2.state < 5 LIMIT 1)
 					) j ON true
+				), k AS MATERIALIZED (
+					SELECT h.seq FROM h, LATERAL (SELECT z.ctid AS jtid FROM rota.job z WHERE z.ctid = h.jtid FOR NO KEY UPDATE SKIP LOCKED) z
+					WHERE h.fit AND h.dedup_key IS NOT NULL AND z.jtid = h.jtid
 				), gone AS (
 					DELETE FROM rota.lane x USING h WHERE x.ctid = h.tid AND h.seq IS NULL AND h.lone
 				), later AS (
-					UPDATE rota.lane x SET due = h.run_at FROM h WHERE x.ctid = h.tid AND h.run_at > v_now
+					UPDATE rota.lane x SET due = h.run_at FROM h WHERE x.ctid = h.tid AND NOT h.fit
 				), took AS (
 					UPDATE rota.lane x SET leased = true, due = v_until, floor = least(h.place, greatest(x.floor, b[1])), fence = greatest(v_base + h.ord, x.fence + 1),
 						salt = p_salt, job = h.seq, attempt = h.attempt + 1, owner = p_owner, claimed_at = v_now, claimed_from = h.state
-					FROM h WHERE x.ctid = h.tid AND h.run_at <= v_now
+					FROM h WHERE x.ctid = h.tid AND h.fit AND (h.dedup_key IS NULL OR h.seq IN (SELECT k.seq FROM k))
 					RETURNING v_seen - n + h.ord, x.fence, v_until, NULL::bigint[], h.seq, h.id, h.grp, h.kind, h.payload, h.headers::text, x.tier::integer, x.attempt, h.max_attempts,
 						h.run_at, h.timeout, h.deadline, h.retention, h.on_failure::integer, h.on_exhausted::integer, h.scheduling::integer,
 						h.created_at, h.failures::text, h.result, h.dedup_key, x.ctid
@@ -161,9 +194,13 @@ BEGIN
 				SELECT * FROM took;
 				GET DIAGNOSTICS m = ROW_COUNT;
 				v_got := v_got + m;
-				IF m < array_length(s_tid, 1) THEN -- lanes that stayed where they were have an empty line
-					SELECT array_agg(x.ctid), array_agg(x.key), array_agg(x.floor) INTO g_tid, g_key, g_floor
-					FROM unnest(s_tid) AS y(tid), LATERAL (SELECT z.ctid, z.key, z.floor FROM rota.lane z WHERE z.ctid = y.tid) x;
+				IF m < array_length(s_tid, 1) THEN -- lanes that stayed where they were have an empty line, or a head that is being replaced
+					SELECT array_agg(x.ctid) FILTER (WHERE x.drained), array_agg(x.key) FILTER (WHERE x.drained), array_agg(x.floor) FILTER (WHERE x.drained),
+						coalesce(bool_or(NOT x.drained), false) OR v_held
+					INTO g_tid, g_key, g_floor, v_held
+					FROM unnest(s_tid) AS y(tid), LATERAL (SELECT z.ctid, z.key, z.floor, NOT z.lone AND (SELECT j.seq FROM rota.job j
+						WHERE j.queue = v_q AND j.grp = z.key AND j.inline AND j.place >= z.floor ORDER BY j.place, j.seq LIMIT 1) IS NULL AS drained
+						FROM rota.lane z WHERE z.ctid = y.tid) x;
 					IF g_tid IS NOT NULL THEN
 						PERFORM rota.vacate(v_q, g_tid, g_key, g_floor, false, v_now);
 					END IF;
@@ -187,14 +224,19 @@ BEGIN
 				-- The others get one, leased if the arrival is that of the first job. An
 				-- arrival of a job that has gone stands for those behind it.
 				WITH h AS MATERIALIZED (
-					SELECT x.*, j.seq, j.place, j.run_at, j.created_at, j.attempt, j.prio, j.state,
-						j.place = x.first AND j.run_at <= v_now AND j.prio = v_tier AS ok
+					SELECT x.*, j.ctid AS jtid, j.seq, j.place, j.run_at, j.created_at, j.attempt, j.prio, j.state, j.dedup_key,
+						j.place = x.first AND j.run_at <= v_now AND j.prio = v_tier AS fit
 					FROM unnest(f_tid, f_ord, f_key, f_place) AS x(tid, ord, key, first) LEFT JOIN LATERAL (
-						SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= least(v_low, x.first)
+						SELECT j1.ctid, j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= least(v_low, x.first)
 						ORDER BY j1.place, j1.seq LIMIT 1) j ON true
 					WHERE (SELECT y.key FROM rota.seat y WHERE y.queue = v_q AND y.key = x.key LIMIT 1) IS NULL
-				), best AS MATERIALIZED (
+				), first AS MATERIALIZED (
 					SELECT DISTINCT ON (h.key) h.* FROM h WHERE h.place >= h.first ORDER BY h.key, h.place > h.first, h.ord
+				), k AS MATERIALIZED (
+					SELECT h.seq FROM first h, LATERAL (SELECT z.ctid AS jtid FROM rota.job z WHERE z.ctid = h.jtid FOR NO KEY UPDATE SKIP LOCKED) z
+					WHERE h.fit AND h.dedup_key IS NOT NULL
+				), best AS MATERIALIZED (
+					SELECT h.*, h.fit AND (h.dedup_key IS NULL OR h.seq IN (SELECT k.seq FROM k)) AS ok FROM first h
 				), seats AS (
 					INSERT INTO rota.seat (queue, key) SELECT v_q, best.key FROM best ON CONFLICT (queue, key) DO NOTHING RETURNING key
 				), made AS (
@@ -211,9 +253,11 @@ BEGIN
 				)
 				SELECT array_agg(made.ctid) FILTER (WHERE made.leased), array_agg(made.key) FILTER (WHERE made.leased), array_agg(made.fence) FILTER (WHERE made.leased),
 					array_agg(made.job) FILTER (WHERE made.leased), array_agg(least(made.floor, v_low)) FILTER (WHERE made.leased),
-					coalesce(bool_or(NOT made.leased AND made.due <= v_now), false)
-				INTO g_tid, g_key, g_fence, g_job, g_floor, v_again FROM made;
-				IF v_again THEN -- they are due, perhaps since before the bounds
+					coalesce(bool_or(NOT made.leased AND made.due <= v_now), false),
+					coalesce(bool_or(NOT made.leased AND made.due <= v_now AND made.key NOT IN (SELECT best.key FROM best WHERE best.fit)), false)
+				INTO g_tid, g_key, g_fence, g_job, g_floor, v_made, v_again FROM made;
+				v_held := v_held OR v_made AND NOT v_again;
+				IF v_made THEN -- they are due, perhaps since before the bounds
 					PERFORM rota.rewound();
 					b[13 + v_tier] := 0;
 				END IF;
@@ -236,6 +280,12 @@ BEGIN
 				END IF;
 			END IF;
 			EXIT WHEN n < v_need AND NOT v_again;
+			IF v_again THEN
+				s_due := b[13 + v_tier]; s_born := -1; s_last := '';
+			END IF;
+			IF v_got = v_had THEN
+				v_kept := least(2 * greatest(v_need, v_kept), 200);
+			END IF;
 		END LOOP;
 	END LOOP;
 	IF v_got > 0 AND q.event_ttl > 0 THEN
@@ -246,8 +296,12 @@ BEGIN
 		v_next := (SELECT min(x) FROM unnest(v_first[1 + p_min:5] || v_first[6 + p_min:10] || v_first[11 + p_min:15] || v_aside || CASE WHEN v_first[16] IS NOT NULL THEN v_now END) x);
 		PERFORM rota.idle(q);
 	END IF;
+	v_now := rota.us();
+	IF v_held AND v_got < p_max THEN -- nobody knows for how long; the publish sends a hint
+		v_next := greatest(v_next, v_now + 20000);
+	END IF;
 	o_ord := -1;
-	o_meta := ARRAY[0, rota.us(), coalesce(v_next, 0)] || b;
+	o_meta := ARRAY[0, v_now, coalesce(v_next, 0)] || b;
 	RETURN NEXT;
 END $$;
 
@@ -410,7 +464,7 @@ BEGIN
 			CONTINUE WHEN NOT rota.make_lane(q, j.grp, rota.head(q.id, j.grp, 0));
 		END IF;
 		since := j.aside;
-		j.state := 2;
+		j.state := CASE WHEN j.run_at > now THEN 1 ELSE 2 END; -- 1: replaced, and to stand in line before it is due
 		PERFORM rota.join_line(q, j, CASE j.place WHEN 0 THEN since ELSE j.place END, since, now);
 	END LOOP;
 END $$;

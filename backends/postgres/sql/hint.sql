@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION rota.nudge(p_queues text[], p_first text[], p_told te
 DECLARE
 	m text;
 BEGIN
-	UPDATE rota.queue q SET alive = true WHERE q.name = ANY (p_queues) AND NOT q.alive AND rota.exists_queue(q);
 	FOR m IN
 		SELECT 'r' || q.name || chr(10) FROM rota.queue q WHERE q.name = ANY (p_queues) AND q.idle_until > rota.us() AND q.name <> ALL (p_first)
 		UNION ALL SELECT 'r' || x || chr(10) FROM unnest(p_first) x

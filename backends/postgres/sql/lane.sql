@@ -1,6 +1,34 @@
 -- What happens to a lane when its line changes. docs/state-machine.md has the
 -- rules; all of these hold the lane's row lock, which is the group's mutex.
 
+-- hurry bounds how long the rest of a call waits for a lock. A program's transaction
+-- may hold one for as long as it likes; whoever waits for that must not hold up others
+-- with the locks it has. So the call fails after a little while (55P03), lets go of all,
+-- and is made again.
+CREATE OR REPLACE FUNCTION rota.hurry() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config('lock_timeout', '100ms', true);
+END $$;
+
+-- exists_queue: a queue that was deleted is there again while it has a job, because a
+-- publish may stand in anybody's transaction, where it must not lock the queue's row.
+CREATE OR REPLACE FUNCTION rota.exists_queue(q rota.queue) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+	RETURN q.alive OR EXISTS (SELECT 1 FROM rota.job j WHERE j.queue = q.id);
+END $$;
+
+-- revive makes such a queue alive. Whatever may take the last job out of it does that
+-- before; a claim or settle that finds the row locked goes on. It gives the queue as it is now.
+CREATE OR REPLACE FUNCTION rota.revive(q rota.queue) RETURNS rota.queue LANGUAGE plpgsql AS $$
+BEGIN
+	IF NOT q.alive AND EXISTS (SELECT 1 FROM rota.job j WHERE j.queue = q.id) THEN
+		UPDATE rota.queue x SET alive = true
+		WHERE x.id = (SELECT y.id FROM rota.queue y WHERE y.id = q.id AND NOT y.alive FOR NO KEY UPDATE SKIP LOCKED);
+		SELECT * INTO q FROM rota.queue x WHERE x.id = q.id;
+	END IF;
+	RETURN q;
+END $$;
+
 -- head is the job in front of a group's line.
 CREATE OR REPLACE FUNCTION rota.head(q integer, g text, floor bigint) RETURNS rota.job LANGUAGE plpgsql STABLE AS $$
 DECLARE

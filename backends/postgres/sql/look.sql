@@ -16,7 +16,9 @@ CREATE OR REPLACE VIEW rota.job_view AS
 	FROM rota.job j LEFT JOIN LATERAL (SELECT * FROM rota.lane y WHERE y.queue = j.queue AND y.key = coalesce(j.grp, j.id) AND y.lone = (j.grp IS NULL) AND j.state < 5 LIMIT 1) l ON true;
 
 -- running_ids lists the running jobs of a queue: those of the leased lanes.
-CREATE OR REPLACE FUNCTION rota.running_ids(p_queue integer) RETURNS TABLE (claimed bigint, seq bigint, id text) LANGUAGE plpgsql STABLE ROWS 100 AS $$
+CREATE OR REPLACE FUNCTION rota.running_ids(p_queue integer) RETURNS TABLE (claimed bigint, seq bigint, id text) LANGUAGE plpgsql STABLE ROWS 100
+@plans@
+AS $$
 BEGIN
 	RETURN QUERY SELECT l.claimed_at, l.job, j.id FROM rota.lane l, LATERAL (
 		SELECT x.id FROM rota.job x WHERE NOT l.lone AND x.queue = l.queue AND x.grp = l.key AND x.inline AND x.place >= l.floor AND x.seq = l.job
@@ -27,7 +29,9 @@ END $$;
 -- group_view describes a group, whether it has a lane yet or not.
 CREATE OR REPLACE FUNCTION rota.group_view(q rota.queue, g text)
 RETURNS TABLE (o_name text, o_tier integer, o_depth bigint, o_head text, o_created bigint, o_due bigint, o_leased boolean, o_owner text, o_fence bigint,
-	o_until bigint, o_paused boolean, o_held boolean, o_held_by text) LANGUAGE plpgsql STABLE ROWS 1 AS $$
+	o_until bigint, o_paused boolean, o_held boolean, o_held_by text) LANGUAGE plpgsql STABLE ROWS 1
+@plans@
+AS $$
 DECLARE
 	l rota.lane;
 	h rota.job;
@@ -56,7 +60,9 @@ END $$;
 
 -- group_names lists up to n groups behind a name, in order: those with a lane and
 -- those with jobs, one step of an index for each.
-CREATE OR REPLACE FUNCTION rota.group_names(p_queue integer, p_after text, n integer) RETURNS SETOF text LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION rota.group_names(p_queue integer, p_after text, n integer) RETURNS SETOF text LANGUAGE plpgsql STABLE
+@plans@
+AS $$
 DECLARE
 	g text COLLATE "C" := p_after;
 BEGIN

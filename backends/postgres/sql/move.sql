@@ -140,7 +140,7 @@ END $$;
 -- a last one (o_ord 0) whose o_verdict tells if there are more.
 CREATE OR REPLACE FUNCTION rota.move(p_queue text, p_to integer, p_ids text[], p_from integer, p_grp text, p_limit integer)
 RETURNS TABLE (o_ord integer, o_verdict integer, o_state integer, o_holder text, o_dedup text) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+@plans@
 AS $$
 DECLARE
 	q rota.queue;
@@ -152,6 +152,8 @@ DECLARE
 	v_now bigint;
 BEGIN
 	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue;
+	PERFORM rota.hurry();
+	q := rota.revive(q);
 	PERFORM pg_current_xact_id();
 	v_now := rota.us();
 	WHILE p_ids IS NULL AND q.id IS NOT NULL AND NOT more LOOP
@@ -214,7 +216,7 @@ END $$;
 -- It gives 0 done, 1 no such group, 2 its line is empty, and 3 and the job when that
 -- runs.
 CREATE OR REPLACE FUNCTION rota.act(p_queue text, p_grp text, p_act integer, OUT verdict integer, OUT job text) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+@plans@
 AS $$
 DECLARE
 	q rota.queue;
@@ -230,6 +232,8 @@ BEGIN
 	IF NOT FOUND THEN
 		RETURN;
 	END IF;
+	PERFORM rota.hurry();
+	q := rota.revive(q);
 	PERFORM pg_current_xact_id();
 	l := rota.lock_lane(q, p_grp, p_act IN (1, 3));
 	IF l.key IS NULL THEN

@@ -1,6 +1,11 @@
 -- Publishing inserts and does nothing else: jobs, an arrival for each group of the
 -- batch, a lane for each job without a group. It reads no lane and waits for
 -- nobody, so it may stand in anybody's transaction.
+--
+-- In a transaction of its own, which ends at once, it spares the arrivals of groups that
+-- have a lane, which are most when a queue is busy. It locks the seat for that,
+-- after the jobs are there: who is about to remove the lane waits for this, and looks at
+-- the line once more. See vacate.
 
 -- queues_for makes the queues that are not there.
 CREATE OR REPLACE FUNCTION rota.queues_for(p_names text[]) RETURNS void LANGUAGE plpgsql AS $$
@@ -16,13 +21,13 @@ END $$;
 -- first place, so no job stands before the time it was created at.
 --
 -- It gives [now, first seq, idle, transaction id, then the number of each job whose id is taken]:
--- idle is 1 when a worker of one of the queues had nothing to do lately, 2 when a
--- queue does not exist (then nothing was stored) and 3 when it is to be revived.
+-- idle is 1 when a worker of one of the queues had nothing to do lately, and 2 when a
+-- queue has never been made (then nothing was stored).
 CREATE OR REPLACE FUNCTION rota.publish(p_queues text[], p_q integer[], p_id text[], p_payload bytea[], p_grp text[], p_first boolean[],
 	p_kind text[], p_headers text[], p_prio smallint[], p_delay bigint[], p_run_at bigint[], p_max integer[], p_timeout bigint[], p_deadline bigint[],
-	p_retention bigint[], p_on_failure smallint[], p_on_exhausted smallint[], p_scheduling smallint[])
+	p_retention bigint[], p_on_failure smallint[], p_on_exhausted smallint[], p_scheduling smallint[], p_own boolean)
 RETURNS bigint[] LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+@plans@
 AS $$
 DECLARE
 	v_now bigint;
@@ -32,17 +37,17 @@ DECLARE
 	v_ids integer[]; v_max integer[]; v_sched smallint[];
 	v_known integer;
 	v_idle integer := 0;
-	v_alive boolean;
 	v_until bigint;
 	v_events boolean;
 	v_taken bigint[] := '{}';
 	v_lone boolean := p_grp IS NULL OR '' = ANY (p_grp);
 	v_some boolean := '' <> ANY (p_grp);
+	v_own boolean := p_own AND current_setting('transaction_isolation') = 'read committed';
 BEGIN
 	PERFORM pg_current_xact_id();
 	SELECT array_agg(q.id), array_agg(q.max_attempts), array_agg(q.scheduling),
-		count(q.id), bool_and(q.alive), max(q.idle_until), bool_or(q.event_ttl > 0)
-	INTO v_ids, v_max, v_sched, v_known, v_alive, v_until, v_events
+		count(q.id), max(q.idle_until), bool_or(q.event_ttl > 0)
+	INTO v_ids, v_max, v_sched, v_known, v_until, v_events
 	FROM unnest(p_queues) WITH ORDINALITY x(name, ord)
 	LEFT JOIN LATERAL (SELECT * FROM rota.queue y WHERE y.name = x.name LIMIT 1) q ON true;
 	IF v_known < array_length(p_queues, 1) THEN
@@ -52,9 +57,6 @@ BEGIN
 	v_now := rota.us();
 	IF v_until > v_now THEN
 		v_idle := 1;
-	END IF;
-	IF NOT v_alive THEN
-		v_idle := 3;
 	END IF;
 	INSERT INTO rota.job (seq, place, run_at, created_at, aside, deadline, timeout, retention, queue, max_attempts, state, prio,
 		on_failure, on_exhausted, scheduling, inline, id, grp, kind, payload, headers)
@@ -73,12 +75,18 @@ BEGIN
 		WHERE (SELECT j.seq FROM rota.job j WHERE j.queue = v_ids[coalesce(x.q, 1)] AND j.id = x.id LIMIT 1) IS DISTINCT FROM v_seq + x.ord - 1;
 	END IF;
 	IF v_some THEN
+		WITH seated AS MATERIALIZED (
+			SELECT x.ord FROM unnest(p_q, p_grp, p_first) WITH ORDINALITY AS x(q, grp, first, ord),
+			LATERAL (SELECT y.key FROM rota.seat y WHERE v_own AND y.queue = v_ids[coalesce(x.q, 1)] AND y.key = x.grp FOR UPDATE SKIP LOCKED) s
+			WHERE x.first AND m = n
+		)
 		INSERT INTO rota.arrival (at, place, queue, tier, grp)
 		SELECT v_seq, v_seq + x.ord - 1, v_ids[coalesce(x.q, 1)], CASE WHEN r.at > v_now THEN 5 ELSE coalesce(x.prio, 0) END, x.grp
 		FROM unnest(p_q, p_grp, p_first, p_prio, p_delay, p_run_at, p_scheduling) WITH ORDINALITY AS x(q, grp, first, prio, delay, run_at, scheduling, ord),
 		LATERAL (SELECT greatest(v_now + x.delay, x.run_at, v_now) AS at) r
 		WHERE x.grp <> '' AND (CASE WHEN m = n THEN x.first ELSE x.ord <> ALL (v_taken) END)
-			AND (coalesce(x.scheduling, v_sched[coalesce(x.q, 1)]) <> 1 OR r.at <= v_now);
+			AND (coalesce(x.scheduling, v_sched[coalesce(x.q, 1)]) <> 1 OR r.at <= v_now)
+			AND x.ord NOT IN (SELECT seated.ord FROM seated);
 	END IF;
 	IF v_lone THEN
 		INSERT INTO rota.lane (due, born, queue, tier, lone, key)

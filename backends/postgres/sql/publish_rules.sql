@@ -73,28 +73,32 @@ END $$;
 -- replace gives a holder that has not started new contents at its old place; false
 -- when it has started, or was moved, since judge looked. What it makes due is due
 -- from when the new jobs of the batch are: all enter at one time.
-CREATE OR REPLACE FUNCTION rota.replace(q rota.queue, p_holder text, p_seq bigint, n rota.job) RETURNS boolean LANGUAGE plpgsql AS $$
+--
+-- The transaction may stay open for as long as a program likes. So this locks the
+-- job and no lane of a group: claims pass a job with a key whose lock they do not
+-- get. A job that comes to stand in line is put there at once by a call of its own
+-- transaction (p_join), else by the next claim, like one that stands aside. When the lock
+-- turns out to be that of a job that runs, which must not wait for us, RT004 undoes the batch.
+CREATE OR REPLACE FUNCTION rota.replace(p_join boolean, q rota.queue, p_holder text, p_seq bigint, n rota.job) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	now CONSTANT bigint := n.created_at;
 	j rota.job;
-	l rota.lane;
+	moves boolean; -- it is alone, and its lane gets another time
 BEGIN
 	SELECT * INTO j FROM rota.job x WHERE x.queue = q.id AND x.id = p_holder AND x.seq = p_seq;
 	IF NOT FOUND OR j.state > 2 THEN
 		RETURN false;
 	END IF;
-	IF j.grp IS NULL THEN
-		SELECT * INTO l FROM rota.lane x WHERE x.queue = q.id AND x.key = j.id AND x.lone FOR UPDATE;
-	ELSIF j.inline THEN
-		l := rota.lock_lane(q, j.grp, false);
+	moves := j.grp IS NULL AND j.state = 1;
+	IF moves THEN
+		PERFORM 1 FROM rota.lane x WHERE x.queue = q.id AND x.key = j.id AND x.lone FOR UPDATE;
 	END IF;
-	IF l.job = j.seq OR (j.aside IS NULL AND l.key IS NULL) THEN
-		RETURN false;
+	SELECT * INTO j FROM rota.job x WHERE x.queue = q.id AND x.id = p_holder AND x.seq = p_seq FOR UPDATE;
+	IF NOT FOUND OR j.state > 2 OR rota.state_of(j) = 3 OR moves <> (j.grp IS NULL AND j.state = 1) THEN
+		RAISE SQLSTATE 'RT004';
 	END IF;
-	SELECT * INTO j FROM rota.job x WHERE x.queue = q.id AND x.id = p_holder AND x.seq = p_seq AND x.state IN (1, 2)
-		AND x.inline = j.inline AND (x.aside IS NULL) = (j.aside IS NULL) FOR UPDATE;
-	IF NOT FOUND THEN
-		RETURN false;
+	IF j.aside IS NULL AND NOT moves AND current_setting('transaction_isolation') <> 'read committed' THEN
+		PERFORM rota.unclaimed(q, coalesce(j.grp, j.id), j.grp IS NULL);
 	END IF;
 	j.kind := n.kind;
 	j.timeout := n.timeout;
@@ -103,17 +107,42 @@ BEGIN
 	j.headers := n.headers;
 	IF j.aside IS NOT NULL THEN
 		j.run_at := n.run_at;
-		j.aside := NULL;
-		PERFORM rota.enter(q, j, now);
-	ELSIF j.grp IS NULL AND j.state = 1 THEN
+		IF p_join THEN
+			j.aside := NULL;
+			PERFORM rota.enter(q, j, now);
+			RETURN true;
+		END IF;
+		j.state := CASE WHEN j.run_at > now THEN 1 ELSE 2 END;
+		j.aside := j.run_at;
+		IF j.run_at <= now OR coalesce(j.scheduling, q.scheduling) <> 1 THEN
+			j.aside := now;
+			j.place := j.seq;
+		END IF;
+	ELSIF moves THEN
 		j.run_at := n.run_at;
 		j.state := CASE WHEN j.run_at > now THEN 1 ELSE 2 END;
 		UPDATE rota.lane x SET due = greatest(now, j.run_at) WHERE x.queue = q.id AND x.key = j.id AND x.lone;
-		PERFORM rota.store_job(j);
-	ELSE
-		PERFORM rota.store_job(j);
 	END IF;
+	PERFORM rota.store_job(j);
 	RETURN true;
+END $$;
+
+-- unclaimed makes sure, in a transaction that does not see what has happened since its
+-- snapshot, that no claim has come to the lane since: else it raises 40001. It keeps no lock.
+CREATE OR REPLACE FUNCTION rota.unclaimed(q rota.queue, p_key text, p_lone boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM 1 FROM rota.lane x WHERE x.queue = q.id AND x.key = p_key AND x.lone = p_lone;
+	IF FOUND THEN
+		PERFORM 1 FROM rota.lane x WHERE x.queue = q.id AND x.key = p_key AND x.lone = p_lone FOR UPDATE SKIP LOCKED;
+	ELSIF NOT p_lone THEN
+		INSERT INTO rota.seat (queue, key) VALUES (q.id, p_key) ON CONFLICT (queue, key) DO NOTHING;
+	END IF;
+	IF NOT FOUND THEN
+		RAISE SQLSTATE '40001' USING MESSAGE = 'the group is busy';
+	END IF;
+	RAISE SQLSTATE 'RT005';
+EXCEPTION WHEN SQLSTATE 'RT005' THEN
+	RETURN;
 END $$;
 
 -- store inserts a job that nothing speaks against, and takes its key; false when
@@ -174,7 +203,7 @@ BEGIN
 	END IF;
 	FOREACH q IN ARRAY qs LOOP
 		SELECT * INTO v FROM rota.judge(q, j.id, j.dedup_key, p_conflict, now);
-		IF v.verdict = 4 AND NOT rota.replace(q, v.holder, v.stale, j) THEN
+		IF v.verdict = 4 AND NOT rota.replace(p_make, q, v.holder, v.stale, j) THEN
 			v.verdict := -1;
 		END IF;
 		IF v.verdict <> 0 THEN
@@ -199,7 +228,8 @@ BEGIN
 	END LOOP;
 END $$;
 
--- publish_rules publishes jobs one by one, in order; p_make lets it make queues. A verdict is one of judge's, or
+-- publish_rules publishes jobs one by one, in order. p_make says that its transaction ends
+-- with it, so that it may make queues and lock groups. A verdict is one of judge's, or
 -- 5 nobody is bound to the topic, 6 not published for another one's sake. The last
 -- row (o_ord 0) has the transaction's id in o_seq and whether a worker is idle in o_verdict.
 CREATE OR REPLACE FUNCTION rota.publish_rules(p_make boolean, p_all boolean, p_queue text[], p_topic text[], p_id text[], p_payload bytea[], p_grp text[],
@@ -207,7 +237,7 @@ CREATE OR REPLACE FUNCTION rota.publish_rules(p_make boolean, p_all boolean, p_q
 	p_retention bigint[], p_on_failure smallint[], p_on_exhausted smallint[], p_scheduling smallint[],
 	p_key text[], p_states smallint[], p_window bigint[], p_conflict smallint[])
 RETURNS TABLE (o_ord integer, o_verdict integer, o_id text, o_queue text, o_seq bigint, o_queues text[]) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+@plans@
 AS $$
 DECLARE
 	r record;
@@ -222,66 +252,78 @@ DECLARE
 	c_queues text[] := c_id;
 	c_seq bigint[] := array_fill(0::bigint, ARRAY[n]);
 	v_queues text[];
+	v_again boolean := true;
 BEGIN
 	PERFORM pg_current_xact_id();
+	IF p_make THEN
+		PERFORM rota.hurry();
+	END IF;
 	v_seq := rota.take(n);
 	v_now := rota.us(); -- so a job that joins later stands behind this batch
-	BEGIN
-		FOR r IN SELECT * FROM unnest(p_queue, p_topic, p_id, p_payload, p_grp, p_kind, p_headers, p_prio, p_delay, p_run_at, p_max, p_timeout, p_deadline,
-			p_retention, p_on_failure, p_on_exhausted, p_scheduling, p_key, p_states, p_window, p_conflict) WITH ORDINALITY
-			AS x(queue, topic, id, payload, grp, kind, headers, prio, delay, run_at, max, timeout, deadline, retention, on_failure, on_exhausted, scheduling,
-				key, states, win, conflict, ord)
-		LOOP
-			v_queues := NULL;
-			IF r.topic <> '' THEN
-				SELECT array_agg(q.name ORDER BY q.name) INTO v_queues FROM rota.binding b JOIN rota.queue q ON q.id = b.queue WHERE b.topic = r.topic;
-			END IF;
-			IF v_queues IS NULL AND r.queue <> '' THEN
-				v_queues := ARRAY[r.queue];
-			END IF;
-			IF v_queues IS NULL THEN
-				c_verdict[r.ord] := 5;
-				CONTINUE;
-			END IF;
-			j := NULL;
-			j.seq := v_seq + r.ord - 1;
-			j.id := r.id; j.payload := coalesce(r.payload, ''); j.grp := nullif(r.grp, ''); j.kind := coalesce(r.kind, ''); j.headers := r.headers::jsonb;
-			j.prio := coalesce(r.prio, 0); j.created_at := v_seq; -- as publish does it
-			j.run_at := greatest(v_now + r.delay, r.run_at);
-			IF j.run_at > v_now IS NOT TRUE THEN
-				j.run_at := v_seq;
-			END IF;
-			j.max_attempts := r.max; j.timeout := r.timeout; j.deadline := r.deadline; j.retention := r.retention;
-			j.on_failure := r.on_failure; j.on_exhausted := r.on_exhausted; j.scheduling := r.scheduling;
-			j.dedup_key := nullif(r.key, ''); j.dedup_while := CASE WHEN r.key <> '' THEN r.states END;
+	WHILE v_again LOOP
+		v_again := false;
+		BEGIN
+			FOR r IN SELECT * FROM unnest(p_queue, p_topic, p_id, p_payload, p_grp, p_kind, p_headers, p_prio, p_delay, p_run_at, p_max, p_timeout, p_deadline,
+				p_retention, p_on_failure, p_on_exhausted, p_scheduling, p_key, p_states, p_window, p_conflict) WITH ORDINALITY
+				AS x(queue, topic, id, payload, grp, kind, headers, prio, delay, run_at, max, timeout, deadline, retention, on_failure, on_exhausted, scheduling,
+					key, states, win, conflict, ord)
 			LOOP
-				IF array_length(v_queues, 1) = 1 THEN
-					SELECT * INTO v FROM rota.publish_one(p_make, v_queues, j, coalesce(r.conflict, 0), v_now + nullif(r.win, 0), v_now);
-				ELSE
-					BEGIN
-						SELECT * INTO v FROM rota.publish_one(p_make, v_queues, j, coalesce(r.conflict, 0), v_now + nullif(r.win, 0), v_now);
-					EXCEPTION WHEN SQLSTATE 'RT001' THEN
-						CONTINUE;
-					END;
+				v_queues := NULL;
+				IF r.topic <> '' THEN
+					SELECT array_agg(q.name ORDER BY q.name) INTO v_queues FROM rota.binding b JOIN rota.queue q ON q.id = b.queue WHERE b.topic = r.topic;
 				END IF;
-				EXIT WHEN v.verdict >= 0;
+				IF v_queues IS NULL AND r.queue <> '' THEN
+					v_queues := ARRAY[r.queue];
+				END IF;
+				IF v_queues IS NULL THEN
+					c_verdict[r.ord] := 5;
+					CONTINUE;
+				END IF;
+				j := NULL;
+				j.seq := v_seq + r.ord - 1;
+				j.id := r.id; j.payload := coalesce(r.payload, ''); j.grp := nullif(r.grp, ''); j.kind := coalesce(r.kind, ''); j.headers := r.headers::jsonb;
+				j.prio := coalesce(r.prio, 0); j.created_at := v_seq; -- as publish does it
+				j.run_at := greatest(v_now + r.delay, r.run_at);
+				IF j.run_at > v_now IS NOT TRUE THEN
+					j.run_at := v_seq;
+				END IF;
+				j.max_attempts := r.max; j.timeout := r.timeout; j.deadline := r.deadline; j.retention := r.retention;
+				j.on_failure := r.on_failure; j.on_exhausted := r.on_exhausted; j.scheduling := r.scheduling;
+				j.dedup_key := nullif(r.key, ''); j.dedup_while := CASE WHEN r.key <> '' THEN r.states END;
+				LOOP
+					IF array_length(v_queues, 1) = 1 THEN
+						SELECT * INTO v FROM rota.publish_one(p_make, v_queues, j, coalesce(r.conflict, 0), v_now + nullif(r.win, 0), v_now);
+					ELSE
+						BEGIN
+							SELECT * INTO v FROM rota.publish_one(p_make, v_queues, j, coalesce(r.conflict, 0), v_now + nullif(r.win, 0), v_now);
+						EXCEPTION WHEN SQLSTATE 'RT001' THEN
+							CONTINUE;
+						END;
+					END IF;
+					EXIT WHEN v.verdict >= 0;
+				END LOOP;
+				c_verdict[r.ord] := v.verdict;
+				c_id[r.ord] := v.id;
+				c_queue[r.ord] := v.queue;
+				c_queues[r.ord] := array_to_string(v_queues, chr(10));
+				c_seq[r.ord] := v.seq;
 			END LOOP;
-			c_verdict[r.ord] := v.verdict;
-			c_id[r.ord] := v.id;
-			c_queue[r.ord] := v.queue;
-			c_queues[r.ord] := array_to_string(v_queues, chr(10));
-			c_seq[r.ord] := v.seq;
-		END LOOP;
-		IF p_all AND c_verdict && ARRAY[1, 2, 5] THEN
-			RAISE SQLSTATE 'RT002';
-		END IF;
-	EXCEPTION WHEN SQLSTATE 'RT002' THEN
-		FOR i IN 1..n LOOP
-			IF c_verdict[i] NOT IN (1, 2, 5) THEN
-				c_verdict[i] := 6;
+			IF p_all AND c_verdict && ARRAY[1, 2, 5] THEN
+				RAISE SQLSTATE 'RT002';
 			END IF;
-		END LOOP;
-	END;
+		EXCEPTION WHEN SQLSTATE 'RT002' THEN
+			FOR i IN 1..n LOOP
+				IF c_verdict[i] NOT IN (1, 2, 5) THEN
+					c_verdict[i] := 6;
+				END IF;
+			END LOOP;
+		WHEN SQLSTATE 'RT004' THEN -- nobody waits for this any more
+			IF current_setting('transaction_isolation') <> 'read committed' THEN
+				RAISE SQLSTATE '40001' USING MESSAGE = 'the job to replace has changed';
+			END IF;
+			v_again := true;
+		END;
+	END LOOP;
 	FOR i IN 1..n LOOP
 		o_ord := i; o_verdict := c_verdict[i]; o_id := c_id[i]; o_queue := c_queue[i]; o_seq := c_seq[i];
 		o_queues := string_to_array(c_queues[i], chr(10));
@@ -289,6 +331,6 @@ BEGIN
 	END LOOP;
 	o_ord := 0; o_seq := pg_current_xact_id()::text::bigint; o_id := NULL; o_queue := NULL; o_queues := NULL;
 	o_verdict := (SELECT count(*) FROM rota.queue q WHERE q.name IN (SELECT unnest(string_to_array(x, chr(10))) FROM unnest(c_queues) x)
-		AND (q.idle_until > v_now OR NOT q.alive));
+		AND q.idle_until > v_now);
 	RETURN NEXT;
 END $$;

@@ -1,7 +1,7 @@
 -- purge removes what is too old, at most p_limit of each, and sums up differences.
 -- Rows that another worker is purging are left to it. It gives the number of jobs.
 CREATE OR REPLACE FUNCTION rota.purge(p_queue text, p_limit integer) RETURNS integer LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+@plans@
 AS $$
 DECLARE
 	q rota.queue;

@@ -1,27 +1,24 @@
 -- Acts on queues as a whole.
 
 CREATE OR REPLACE FUNCTION rota.configure(p_queue text, p_config text, p_head_start bigint, p_on_failure integer, p_on_exhausted integer, p_scheduling integer,
-	p_max integer, p_completed bigint, p_dead bigint, p_cancelled bigint, p_result bigint, p_events bigint) RETURNS void LANGUAGE plpgsql AS $$
+	p_max integer, p_completed bigint, p_dead bigint, p_cancelled bigint, p_result bigint, p_events bigint) RETURNS void LANGUAGE plpgsql
+@plans@
+AS $$
 DECLARE
 	q rota.queue;
 BEGIN
+	PERFORM rota.hurry();
 	PERFORM rota.queues_for(ARRAY[p_queue]);
 	PERFORM rota.rewound();
 	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue;
 	IF q.head_start <> p_head_start THEN -- groups that wait already keep the turn they have
-		PERFORM rota.lock_lane(q, x.grp, false) FROM (SELECT DISTINCT a.grp FROM rota.arrival a WHERE a.queue = q.id ORDER BY a.grp) x;
+		PERFORM rota.lock_lane(q, x.grp, false) FROM (SELECT DISTINCT a.grp FROM rota.arrival a WHERE a.queue = q.id
+			AND (SELECT s.key FROM rota.seat s WHERE s.queue = a.queue AND s.key = a.grp LIMIT 1) IS NULL ORDER BY a.grp) x;
 	END IF;
 	UPDATE rota.queue x SET config = p_config, head_start = p_head_start, on_failure = p_on_failure, on_exhausted = p_on_exhausted,
 		scheduling = p_scheduling, max_attempts = p_max, keep_completed = p_completed, keep_dead = p_dead, keep_cancelled = p_cancelled,
 		keep_result = p_result, event_ttl = p_events
 	WHERE x.name = p_queue;
-END $$;
-
--- exists_queue: alive, or a publish that was under way when it was deleted has
--- brought it back.
-CREATE OR REPLACE FUNCTION rota.exists_queue(q rota.queue) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-BEGIN
-	RETURN q.alive OR EXISTS (SELECT 1 FROM rota.job j WHERE j.queue = q.id);
 END $$;
 
 CREATE OR REPLACE FUNCTION rota.unfinished(p_queue integer) RETURNS bigint LANGUAGE sql STABLE AS $$
@@ -32,11 +29,14 @@ $$;
 -- delete_queue gives -1 when there is no such queue, the number of unfinished jobs
 -- when there are some and force is not set, else 0. It takes arrivals first, then
 -- lanes with their seats, then jobs, so that a claim under way can not leave a lane behind.
-CREATE OR REPLACE FUNCTION rota.delete_queue(p_queue text, p_force boolean) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rota.delete_queue(p_queue text, p_force boolean) RETURNS bigint LANGUAGE plpgsql
+@plans@
+AS $$
 DECLARE
 	q rota.queue;
 	n bigint;
 BEGIN
+	PERFORM rota.hurry();
 	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue FOR UPDATE;
 	IF NOT FOUND OR NOT rota.exists_queue(q) THEN
 		RETURN -1;
@@ -68,7 +68,9 @@ END $$;
 -- update_job patches a job that is in one of the states; it gives 0 done, 1 no such
 -- job, 16 + state otherwise.
 CREATE OR REPLACE FUNCTION rota.update_job(p_queue text, p_id text, p_states integer, p_payload bytea, p_set text, p_drop text, p_result bytea)
-RETURNS integer LANGUAGE plpgsql AS $$
+RETURNS integer LANGUAGE plpgsql
+@plans@
+AS $$
 DECLARE
 	j rota.job;
 	was rota.job;
@@ -76,6 +78,7 @@ DECLARE
 	v_q integer;
 BEGIN
 	SELECT x.id INTO v_q FROM rota.queue x WHERE x.name = p_queue;
+	PERFORM rota.hurry();
 	LOOP
 		SELECT * INTO was FROM rota.job x WHERE x.queue = v_q AND x.id = p_id;
 		IF NOT FOUND THEN
@@ -96,7 +99,9 @@ BEGIN
 END $$;
 
 -- set_paused tells whether it changed anything; null when there is no such queue.
-CREATE OR REPLACE FUNCTION rota.set_paused(p_queue text, p_paused boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rota.set_paused(p_queue text, p_paused boolean) RETURNS boolean LANGUAGE plpgsql
+@plans@
+AS $$
 DECLARE
 	q rota.queue;
 BEGIN
@@ -104,7 +109,7 @@ BEGIN
 	IF NOT FOUND OR NOT rota.exists_queue(q) THEN
 		RETURN NULL;
 	END IF;
-	UPDATE rota.queue x SET paused = p_paused WHERE x.id = q.id;
+	UPDATE rota.queue x SET paused = p_paused, alive = true WHERE x.id = q.id;
 	RETURN q.paused <> p_paused;
 END $$;
 

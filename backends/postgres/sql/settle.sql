@@ -10,11 +10,16 @@
 -- p_tid says where each lane was as it was claimed. That is a hint, because looking
 -- for it by key passes all its versions that an old snapshot keeps; fence and salt
 -- decide. An extended lease has moved, and is found by key.
-CREATE OR REPLACE FUNCTION rota.settle(p_queue text, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[], p_tid tid[],
+--
+-- A lane may be locked by the transaction of a program that settles the same lease, for
+-- as long as that likes. Nothing waits for it while it holds other lanes: p_wait is
+-- false first, and then a lease that can not be locked gets the state -1; the caller asks for
+-- these again with p_wait.
+CREATE OR REPLACE FUNCTION rota.settle(p_wait boolean, p_queue text, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[], p_tid tid[],
 	p_action smallint[], p_delay bigint[], p_error text[], p_trace text[],
 	p_payload bytea[], p_set text[], p_drop text[], p_result bytea[])
 RETURNS bigint[] LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+@plans@
 AS $$
 DECLARE
 	q rota.queue;
@@ -36,7 +41,13 @@ BEGIN
 		RETURN v_states;
 	END IF;
 	v_q := q.id;
+	IF NOT p_wait AND NOT q.alive THEN
+		q := rota.revive(q);
+	END IF;
 	PERFORM pg_current_xact_id();
+	IF p_wait THEN
+		v_tid := rota.lane_tids(true, v_q, p_grp, p_id, p_fence, p_salt, v_tid);
+	END IF;
 	-- Lock in the order of keys, so that two settles do not wait for each other. The
 	-- job of a locked lane stays where it is.
 	FOR pass IN 1..2 LOOP
@@ -50,11 +61,17 @@ BEGIN
 			FROM (SELECT z.grp, z.id, z.fence, z.salt, z.tid, z.ord::integer AS ord FROM unnest(p_grp, p_id, p_fence, p_salt, v_tid) WITH ORDINALITY AS z(grp, id, fence, salt, tid, ord)
 				ORDER BY coalesce(nullif(z.grp, ''), z.id) COLLATE "C") x,
 			LATERAL (SELECT z.ctid AS tid, z.* FROM rota.lane z WHERE z.ctid = x.tid AND z.queue = v_q AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
-				AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE) l,
+				AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE SKIP LOCKED) l,
 			LATERAL (SELECT z.ctid AS tid, z.result IS NULL AND z.dedup_key IS NULL AND coalesce(z.retention, q.keep_completed) <= 0 AND q.event_ttl = 0 AS plain
 				FROM rota.job z WHERE z.queue = v_q AND z.id = x.id AND z.seq = l.job LIMIT 1) j) a;
-		EXIT WHEN n = array_length(p_id, 1) OR pass = 2;
-		v_tid := rota.lane_tids(v_q, p_grp, p_id, p_fence, p_salt, v_tid);
+		EXIT WHEN n = array_length(p_id, 1) OR p_wait;
+		IF pass = 2 THEN
+			FOR i IN SELECT x.ord FROM unnest(v_tid) WITH ORDINALITY AS x(tid, ord) WHERE x.tid = rota.busy() LOOP
+				v_states[i] := -1;
+			END LOOP;
+			EXIT;
+		END IF;
+		v_tid := rota.lane_tids(false, v_q, p_grp, p_id, p_fence, p_salt, v_tid);
 	END LOOP;
 
 	v_now := rota.us();
@@ -189,54 +206,77 @@ BEGIN
 	RETURN s + CASE WHEN (s >= 5) AND j.result IS NOT NULL THEN 16 ELSE 0 END;
 END $$;
 
+-- busy stands for a lane that lives and is locked by another transaction.
+CREATE OR REPLACE FUNCTION rota.busy() RETURNS tid LANGUAGE sql IMMUTABLE AS $$ SELECT '(4294967295,0)'::tid $$;
+
 -- lane_tids locks the lanes of leases that are still the holders', and gives where
--- each is; null for a lost one. p_tid are hints.
-CREATE OR REPLACE FUNCTION rota.lane_tids(p_queue integer, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[], p_tid tid[]) RETURNS tid[] LANGUAGE plpgsql AS $$
+-- each is; null for a lost one. p_tid are hints. It does not wait for locks unless
+-- told to, and gives busy instead.
+CREATE OR REPLACE FUNCTION rota.lane_tids(p_wait boolean, p_queue integer, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[], p_tid tid[]) RETURNS tid[] LANGUAGE plpgsql AS $$
 DECLARE
 	tids tid[] := array_fill(NULL::tid, ARRAY[array_length(p_id, 1)]);
 	missing boolean[] := array_fill(true, ARRAY[array_length(p_id, 1)]);
 	n integer := 0;
+	t tid;
 	r record;
 BEGIN
 	FOR r IN
 		SELECT x.ord, l.tid FROM (SELECT z.* FROM unnest(p_grp, p_id, p_fence, p_salt, p_tid) WITH ORDINALITY AS z(grp, id, fence, salt, tid, ord)
 			ORDER BY coalesce(nullif(z.grp, ''), z.id) COLLATE "C") x,
 		LATERAL (SELECT z.ctid AS tid FROM rota.lane z WHERE z.ctid = x.tid AND z.queue = p_queue AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
-			AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE) l
+			AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE SKIP LOCKED) l
 	LOOP
 		tids[r.ord] := r.tid;
 		missing[r.ord] := false;
 		n := n + 1;
 	END LOOP;
-	IF n < array_length(p_id, 1) THEN
-		FOR r IN
-			SELECT x.ord, l.tid FROM (SELECT z.* FROM unnest(p_grp, p_id, p_fence, p_salt, missing) WITH ORDINALITY AS z(grp, id, fence, salt, missing, ord)
-				WHERE z.missing AND z.fence >= 0 ORDER BY coalesce(nullif(z.grp, ''), z.id) COLLATE "C") x,
-			LATERAL (SELECT z.ctid AS tid FROM rota.lane z WHERE z.queue = p_queue AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
-				AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE) l
-		LOOP
-			tids[r.ord] := r.tid;
-		END LOOP;
+	IF n = array_length(p_id, 1) THEN
+		RETURN tids;
 	END IF;
+	FOR r IN
+		SELECT x.ord, l.tid FROM (SELECT z.* FROM unnest(p_grp, p_id, p_fence, p_salt, missing) WITH ORDINALITY AS z(grp, id, fence, salt, missing, ord)
+			WHERE z.missing AND z.fence >= 0 ORDER BY coalesce(nullif(z.grp, ''), z.id) COLLATE "C") x,
+		LATERAL (SELECT z.ctid AS tid FROM rota.lane z WHERE z.queue = p_queue AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
+			AND z.leased AND z.fence = x.fence AND z.salt = x.salt FOR UPDATE SKIP LOCKED) l
+	LOOP
+		tids[r.ord] := r.tid;
+		missing[r.ord] := false;
+	END LOOP;
+	FOR r IN
+		SELECT x.ord, x.grp, x.id, x.fence, x.salt FROM (SELECT z.* FROM unnest(p_grp, p_id, p_fence, p_salt, missing) WITH ORDINALITY AS z(grp, id, fence, salt, missing, ord)
+			WHERE z.missing AND z.fence >= 0 ORDER BY coalesce(nullif(z.grp, ''), z.id) COLLATE "C") x,
+		LATERAL (SELECT z.fence FROM rota.lane z WHERE z.queue = p_queue AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
+			AND z.leased AND z.fence = x.fence AND z.salt = x.salt LIMIT 1) l
+	LOOP
+		IF p_wait THEN
+			SELECT z.ctid INTO t FROM rota.lane z WHERE z.queue = p_queue AND z.key = coalesce(nullif(r.grp, ''), r.id) AND z.lone = (r.grp = '')
+				AND z.leased AND z.fence = r.fence AND z.salt = r.salt FOR UPDATE;
+			tids[r.ord] := t;
+		ELSE
+			tids[r.ord] := rota.busy();
+		END IF;
+	END LOOP;
 	RETURN tids;
 END $$;
 
 -- extend prolongs leases; it gives the new end for each, 0 for a lost one, and its
--- negative when the job is to be cancelled.
+-- negative when the job is to be cancelled. Behind these follow the numbers of those
+-- that it could not lock, and left: it waits for nobody.
 CREATE OR REPLACE FUNCTION rota.extend(p_queue text, p_grp text[], p_id text[], p_fence bigint[], p_salt bigint[], p_tid tid[], p_lease bigint)
 RETURNS bigint[] LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+@plans@
 AS $$
 DECLARE
 	v_q integer;
 	v_until bigint;
 	v_tid tid[];
 	v_ends bigint[] := array_fill(0::bigint, ARRAY[array_length(p_id, 1)]);
+	v_busy bigint[] := '{}';
 	r record;
 BEGIN
 	SELECT x.id INTO v_q FROM rota.queue x WHERE x.name = p_queue;
 	PERFORM pg_current_xact_id();
-	v_tid := rota.lane_tids(v_q, p_grp, p_id, p_fence, p_salt, p_tid);
+	v_tid := rota.lane_tids(false, v_q, p_grp, p_id, p_fence, p_salt, p_tid);
 	v_until := rota.us() + p_lease;
 	FOR r IN
 		WITH a AS MATERIALIZED (
@@ -250,19 +290,33 @@ BEGIN
 	LOOP
 		v_ends[r.ord] := CASE WHEN r.cancel THEN -v_until ELSE v_until END;
 	END LOOP;
-	RETURN v_ends;
+	IF rota.busy() = ANY (v_tid) THEN
+		FOR r IN
+			SELECT x.ord::integer AS ord, l.due, j.cancel FROM unnest(v_tid, p_grp, p_id, p_fence, p_salt) WITH ORDINALITY AS x(tid, grp, id, fence, salt, ord),
+			LATERAL (SELECT z.job, z.due FROM rota.lane z WHERE z.queue = v_q AND z.key = coalesce(nullif(x.grp, ''), x.id) AND z.lone = (x.grp = '')
+				AND z.leased AND z.fence = x.fence AND z.salt = x.salt LIMIT 1) l,
+			LATERAL (SELECT z.cancel FROM rota.job z WHERE z.queue = v_q AND z.id = x.id AND z.seq = l.job LIMIT 1) j
+			WHERE x.tid = rota.busy()
+		LOOP
+			v_ends[r.ord] := CASE WHEN r.cancel THEN -r.due ELSE r.due END;
+			v_busy := v_busy || r.ord::bigint;
+		END LOOP;
+	END IF;
+	RETURN v_ends || v_busy;
 END $$;
 
 -- save patches a running job; false when the lease is lost.
 CREATE OR REPLACE FUNCTION rota.save(p_queue text, p_grp text, p_id text, p_fence bigint, p_salt bigint, p_tid tid, p_payload bytea, p_set text, p_drop text, p_result bytea)
-RETURNS boolean LANGUAGE plpgsql AS $$
+RETURNS boolean LANGUAGE plpgsql
+@plans@
+AS $$
 DECLARE
 	v_q integer;
 	t tid;
 	j rota.job;
 BEGIN
 	SELECT x.id INTO v_q FROM rota.queue x WHERE x.name = p_queue;
-	t := (rota.lane_tids(v_q, ARRAY[p_grp], ARRAY[p_id], ARRAY[p_fence], ARRAY[p_salt], ARRAY[p_tid]))[1];
+	t := (rota.lane_tids(true, v_q, ARRAY[p_grp], ARRAY[p_id], ARRAY[p_fence], ARRAY[p_salt], ARRAY[p_tid]))[1];
 	SELECT * INTO j FROM rota.job x WHERE x.queue = v_q AND x.id = p_id AND x.seq = (SELECT l.job FROM rota.lane l WHERE l.ctid = t);
 	IF NOT FOUND THEN
 		RETURN false;
