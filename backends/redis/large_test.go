@@ -2,6 +2,7 @@ package rotaredis
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -75,6 +76,49 @@ func TestLargestSettle(t *testing.T) {
 		if got := counts(t, b, queue); got[core.StateRunning] != 0 || got[core.StatePending] != core.MaxSettleBatch/2 {
 			t.Errorf("%s: %v", action, got)
 		}
+	}
+}
+
+// No script settles or extends more than leasesAtOnce leases, as it holds up everybody.
+func TestLeasesInPieces(t *testing.T) {
+	server := testserver.Redis(t)
+	b := open(t, server.URL(), Options{})
+	client := server.Client(t)
+	const n = 2*leasesAtOnce + 500
+	publishAll(t, b, grouped("q", n, n, 5), 5000)
+	var outcomes []core.Outcome
+	var refs []core.LeaseRef
+	for len(refs) < n {
+		for _, l := range must[core.ClaimResult](t)(b.Claim(t.Context(), core.ClaimRequest{Queue: "q", Max: core.MaxClaimBatch, Lease: time.Minute})).Leases {
+			outcomes = append(outcomes, core.Outcome{Lease: l.LeaseRef, Action: core.Complete})
+			refs = append(refs, l.LeaseRef)
+		}
+	}
+	outcomes = append(outcomes, outcomes[0]) // in another piece
+	pieces := func(what string, call func()) {
+		t.Helper()
+		must[string](t)(client.ConfigResetStat(t.Context()).Result())
+		call()
+		if got := scriptCalls(t, client); got != 3 {
+			t.Errorf("%s: %d scripts for %d leases, want 3", what, got, n)
+		}
+	}
+	pieces("extend", func() {
+		for i, e := range must[[]core.Extension](t)(b.Extend(t.Context(), "q", refs, time.Hour)) {
+			if e.Err != nil || e.Until.IsZero() {
+				t.Fatalf("lease %d: until %v, error %v", i, e.Until, e.Err)
+			}
+		}
+	})
+	pieces("settle", func() {
+		for i, r := range must[[]core.SettleResult](t)(b.Settle(t.Context(), "q", outcomes)) {
+			if lost := errors.Is(r.Err, core.ErrLeaseLost); lost != (i == n) || !lost && r.State != core.StateGone {
+				t.Fatalf("outcome %d: %v, %v", i, r.State, r.Err)
+			}
+		}
+	})
+	if got := counts(t, b, "q"); len(got) != 0 && got[core.StatePending]+got[core.StateRunning] != 0 {
+		t.Errorf("left: %v", got)
 	}
 }
 

@@ -3,12 +3,14 @@ package rotaredis
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rota-queue/rota/core"
 )
 
-// Settle ends leases in one round trip; see core.Leaser. When the connection
+// Settle ends leases, up to 1,000 in one round trip; see core.Leaser. When the connection
 // breaks before the answer is there, the call is made again by itself and gives
 // the results of the first time.
 func (b *Backend) Settle(ctx context.Context, queue string, outcomes []core.Outcome) ([]core.SettleResult, error) {
@@ -34,20 +36,27 @@ func (b *Backend) Settle(ctx context.Context, queue string, outcomes []core.Outc
 	return results, nil
 }
 
+// leasesAtOnce is how many leases one script settles or extends. A script holds up all
+// clients of the server, so a larger batch is sent in pieces.
+const leasesAtOnce = 1_000
+
 // settle gives the state of each job as a digit.
 func (b *Backend) settle(ctx context.Context, queue string, outcomes []core.Outcome) (string, error) {
 	if len(outcomes) == 0 {
 		return "", b.alive(ctx)
 	}
-	reply, err := b.run(ctx, b.settleCall(queue, outcomes))
-	if err != nil {
-		return "", err
+	var states strings.Builder
+	for piece := range slices.Chunk(outcomes, leasesAtOnce) {
+		reply, err := b.run(ctx, b.settleCall(queue, piece))
+		if err != nil {
+			return "", err
+		}
+		if len(text(reply)) != len(piece) {
+			return "", badReply("settle", reply)
+		}
+		states.WriteString(text(reply))
 	}
-	states := text(reply)
-	if len(states) != len(outcomes) {
-		return "", badReply("settle", reply)
-	}
-	return states, nil
+	return states.String(), nil
 }
 
 // mayHold gives the indexes of the outcomes whose leases the store is to be asked
@@ -197,6 +206,18 @@ func (b *Backend) Extend(ctx context.Context, queue string, leases []core.LeaseR
 	if len(leases) == 0 {
 		return nil, b.alive(ctx)
 	}
+	results := make([]core.Extension, 0, len(leases))
+	for piece := range slices.Chunk(leases, leasesAtOnce) {
+		extended, err := b.extend(ctx, queue, piece, lease)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, extended...)
+	}
+	return results, nil
+}
+
+func (b *Backend) extend(ctx context.Context, queue string, leases []core.LeaseRef, lease time.Duration) ([]core.Extension, error) {
 	args := append(make([]any, 0, 1+3*len(leases)), micros(lease))
 	key := b.queueKey(queue)
 	for _, l := range leases {
