@@ -156,13 +156,19 @@ func TestSameKeyWaits(t *testing.T) {
 }
 
 // A job that is being replaced is due, but workers are not told to ask for it
-// without a pause.
+// without a pause. That is counted from the end of the claim, which may take longer.
 func TestReplacedHeadIsNotAskedForAtOnce(t *testing.T) {
 	t.Parallel()
+	url := newDatabase(t)
+	b := open(t, url, Options{})
+	conn := connect(t, url)
+	_, err := conn.Exec(t.Context(), `CREATE OR REPLACE FUNCTION rota.idle(q rota.queue) RETURNS void LANGUAGE sql AS 'SELECT pg_sleep(0.05)'`)
+	check(t, err)
 	for _, n := range []core.NewJob{inGroup, lone} {
-		q := newQueue(t, openShared(t))
+		q := newQueue(t, b)
 		q.stored(q.b.Publish(t.Context(), keyed(q, n, core.Reject)))
-		tx := begin(t, pgx.TxOptions{})
+		tx, err := conn.Begin(t.Context())
+		check(t, err)
 		publishes(n, core.ReplacePending, true)(q, tx, nil)
 		for i := range 2 { // which makes the lane, and which finds it
 			res, err := q.b.Claim(t.Context(), core.ClaimRequest{Queue: q.name, Max: 1, Lease: hour, Owner: "test"})
