@@ -103,14 +103,23 @@ func testHoldReleasedByMove(f *fixture) {
 		core.StateCancelled: {"b", "c"},
 		core.StateGone:      {"b", "c"},
 	} {
-		f := f.otherQueue()
-		f.Logf("moved to %s", to)
-		f.hold()
-		f.move(to, "a")
-		info := f.group("g")
-		equal(f, "held", info.Held, false)
-		equal(f, "held by", info.HeldBy, "")
-		f.wantServed(served...)
+		for _, line := range []string{"waits", "comes later"} {
+			f := f.otherQueue()
+			f.Logf("moved to %s, and the line %s", to, line)
+			if line == "waits" {
+				f.hold()
+			} else {
+				f.put(core.NewJob{Group: "g", ID: "a", OnExhausted: core.Hold})
+				f.kill(f.claim("a"))
+				f.add("g", "b", "c")
+				f.wantHeld("a")
+			}
+			f.move(to, "a")
+			info := f.group("g")
+			equal(f, "held", info.Held, false)
+			equal(f, "held by", info.HeldBy, "")
+			f.wantServed(served...)
+		}
 	}
 }
 

@@ -105,15 +105,15 @@ BEGIN
 		END IF;
 	END IF;
 	WITH h AS MATERIALIZED (
-		SELECT x.tid, x.seat, j.run_at FROM unnest(l_tid, l_key, l_floor, s_tid) AS x(tid, key, floor, seat)
-		LEFT JOIN LATERAL (SELECT y.run_at FROM rota.job y WHERE y.queue = p_queue AND y.grp = x.key AND y.inline AND y.place >= x.floor
+		SELECT x.tid, x.seat, j.run_at, j.prio FROM unnest(l_tid, l_key, l_floor, s_tid) AS x(tid, key, floor, seat)
+		LEFT JOIN LATERAL (SELECT y.run_at, y.prio FROM rota.job y WHERE y.queue = p_queue AND y.grp = x.key AND y.inline AND y.place >= x.floor
 			ORDER BY y.place, y.seq LIMIT 1) j ON true
 	), gone AS (
 		DELETE FROM rota.lane x USING h WHERE x.ctid = h.tid AND h.run_at IS NULL
 	), seats AS (
 		DELETE FROM rota.seat x USING h WHERE x.ctid = h.seat AND h.run_at IS NULL
 	)
-	UPDATE rota.lane x SET due = greatest(now, h.run_at), paused = false, held = false, held_by = NULL,
+	UPDATE rota.lane x SET due = greatest(now, h.run_at), tier = CASE WHEN x.tier < 0 THEN h.prio ELSE x.tier END, paused = false, held = false, held_by = NULL,
 		leased = false, salt = NULL, job = NULL, owner = NULL, attempt = NULL, claimed_at = NULL
 	FROM h WHERE x.ctid = h.tid AND h.run_at IS NOT NULL;
 END $$;
@@ -121,7 +121,8 @@ END $$;
 -- free_lane puts a lane that has no lease any more to its place among the turns:
 -- at is when, null that its line is empty. An empty lane is forgotten unless a
 -- person did something to it. t is where the lane is, null if the caller does not
--- know. It gives where the lane is then if it has a turn.
+-- know. It gives where the lane is then if it has a turn. A lane whose line was empty gets
+-- the tier of the head, as no claim looks for one that has none.
 CREATE OR REPLACE FUNCTION rota.free_lane(l rota.lane, t tid, at bigint) RETURNS tid LANGUAGE plpgsql AS $$
 BEGIN
 	IF t IS NULL THEN
@@ -137,7 +138,8 @@ BEGIN
 	END IF;
 	UPDATE rota.lane x SET
 		due = CASE WHEN l.paused OR l.held THEN NULL ELSE at END,
-		tier = CASE WHEN at IS NULL THEN -1 ELSE x.tier END,
+		tier = CASE WHEN at IS NULL THEN -1 WHEN x.tier < 0 THEN coalesce((SELECT j.prio FROM rota.job j WHERE j.queue = l.queue AND j.grp = l.key AND j.inline
+			AND j.place >= 0 ORDER BY j.place, j.seq LIMIT 1), 0) ELSE x.tier END,
 		floor = CASE WHEN at IS NULL THEN 0 ELSE x.floor END,
 		leased = false, salt = NULL, job = NULL, owner = NULL, attempt = NULL, claimed_at = NULL,
 		paused = l.paused, held = l.held, held_by = l.held_by
@@ -191,7 +193,8 @@ BEGIN
 	first := l.tier < 0;
 	IF first THEN
 		l.tier := j.prio;
-		UPDATE rota.lane x SET tier = j.prio, floor = at,
+		-- Jobs of open transactions may have places before this one: the floor stays below them.
+		UPDATE rota.lane x SET tier = j.prio, floor = least(x.floor, at),
 			due = CASE WHEN l.paused OR l.held THEN NULL ELSE v_due END
 		WHERE x.queue = q.id AND x.key = j.grp AND NOT x.lone;
 	ELSIF l.floor > at THEN

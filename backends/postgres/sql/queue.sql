@@ -28,12 +28,18 @@ $$;
 
 -- delete_queue gives -1 when there is no such queue, the number of unfinished jobs
 -- when there are some and force is not set, else 0. It takes arrivals first, then
--- lanes with their seats, then jobs, so that a claim under way can not leave a lane behind.
+-- lanes with their seats, then jobs.
+--
+-- Publishes and claims go on meanwhile, so each statement looks anew: what one locks the next
+-- finds as it is then, jobs that came after the first look keep the queue from being deleted
+-- unless force is set, and lanes that were made since and lost their jobs go in the end.
 CREATE OR REPLACE FUNCTION rota.delete_queue(p_queue text, p_force boolean) RETURNS bigint LANGUAGE plpgsql
 @plans@
 AS $$
 DECLARE
 	q rota.queue;
+	l rota.lane;
+	h rota.job;
 	n bigint;
 BEGIN
 	PERFORM rota.hurry();
@@ -47,14 +53,34 @@ BEGIN
 			RETURN n;
 		END IF;
 	END IF;
-	DELETE FROM rota.arrival x WHERE x.queue = q.id;
-	WITH gone AS (
-		DELETE FROM rota.lane x USING (SELECT y.ctid FROM rota.lane y WHERE y.queue = q.id ORDER BY y.key FOR UPDATE) y WHERE x.ctid = y.ctid
-		RETURNING x.key, x.lone
-	)
-	DELETE FROM rota.seat x USING gone WHERE x.queue = q.id AND x.key = gone.key AND NOT gone.lone;
-	DELETE FROM rota.job x WHERE x.queue = q.id;
-	DELETE FROM rota.dedup x WHERE x.queue = q.id AND (x.states & (1 << 8) = 0 OR x.until IS NULL OR x.until <= rota.us());
+	BEGIN
+		DELETE FROM rota.arrival x WHERE x.queue = q.id;
+		PERFORM 1 FROM rota.lane x WHERE x.queue = q.id ORDER BY x.key FOR UPDATE;
+		WITH gone AS (
+			DELETE FROM rota.lane x WHERE x.queue = q.id RETURNING x.key, x.lone
+		)
+		DELETE FROM rota.seat x USING gone WHERE x.queue = q.id AND x.key = gone.key AND NOT gone.lone;
+		WITH gone AS (
+			DELETE FROM rota.job x WHERE x.queue = q.id RETURNING x.state
+		)
+		SELECT count(*) FILTER (WHERE gone.state < 5) INTO n FROM gone;
+		IF n > 0 AND NOT p_force THEN
+			RAISE SQLSTATE 'RT005';
+		END IF;
+	EXCEPTION WHEN SQLSTATE 'RT005' THEN
+		RETURN n;
+	END;
+	PERFORM 1 FROM rota.lane x WHERE x.queue = q.id ORDER BY x.key FOR UPDATE;
+	FOR l IN SELECT * FROM rota.lane x WHERE x.queue = q.id ORDER BY x.key LOOP
+		IF l.leased THEN
+			h := rota.running_job(l);
+			CONTINUE WHEN h.seq IS NOT NULL;
+			l.leased := false;
+		END IF;
+		PERFORM rota.head_changed(l, rota.us());
+	END LOOP;
+	DELETE FROM rota.dedup x WHERE x.queue = q.id AND (x.states & (1 << 8) = 0 OR x.until IS NULL OR x.until <= rota.us())
+		AND (SELECT j.seq FROM rota.job j WHERE j.queue = x.queue AND j.id = x.id LIMIT 1) IS DISTINCT FROM x.seq;
 	DELETE FROM rota.tally x WHERE x.queue = q.id;
 	DELETE FROM rota.event x WHERE x.queue = q.id;
 	DELETE FROM rota.binding x WHERE x.queue = q.id;

@@ -1,0 +1,163 @@
+package rotapostgres
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rota-queue/rota/core"
+)
+
+// P2: a job without a group that comes while its queue is deleted leaves no lane behind.
+func TestDeleteQueueMeetsPublish(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, openShared(t))
+	q.publish("g", "a")
+	l := q.wantClaim("a")
+	tx := begin(t, pgx.TxOptions{})
+	settlesTo(core.Complete, 0)(q, tx, []core.Lease{l})
+	deleted := make(chan error, 1)
+	go func() { deleted <- q.b.DeleteQueue(t.Context(), q.name, true) }()
+	eventually(t, "the deletion waits", q.waitsFor(tx))
+	q.publish("", "x")
+	check(t, tx.Rollback(t.Context()))
+	check(t, <-deleted)
+	if q.state("x") == core.StateGone { // else it came after the deletion
+		q.publish("", "x")
+	}
+	leases := q.claim(10)
+	equal(t, "leases", len(leases), 1)
+	equal(t, "job", leases[0].JobID, "x")
+}
+
+// A lane that changes while its queue is deleted does not stay behind.
+func TestDeleteQueueMeetsExtend(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, openShared(t))
+	q.publish("g", "a")
+	l := q.wantClaim("a")
+	// An Extend that takes its time to commit.
+	tx := begin(t, pgx.TxOptions{})
+	refs := refsOf(1)
+	refs.put(0, l.LeaseRef)
+	var out []int64
+	check(t, tx.QueryRow(t.Context(), `SELECT rota.extend($1::text, $2::text[], $3::text[], $4::int8[], $5::int8[], $6::tid[], $7::int8)`,
+		q.name, refs.group, refs.id, refs.fence, refs.salt, refs.tid, hour.Microseconds()).Scan(&out))
+	deleted := make(chan error, 1)
+	go func() { deleted <- q.b.DeleteQueue(t.Context(), q.name, true) }()
+	eventually(t, "the deletion waits", q.waitsFor(tx))
+	check(t, tx.Commit(t.Context()))
+	check(t, <-deleted)
+	q.publish("g", "b")
+	took, ok := q.awaitClaim(5*time.Second, "b")
+	if !ok {
+		info, err := q.b.Group(t.Context(), q.name, "g")
+		t.Errorf("b not claimed in %v: group %+v %v", took, info, err)
+		if info.Lease != nil {
+			t.Errorf("its lease: %+v", *info.Lease)
+		}
+	}
+}
+
+// P4: a job that comes while its queue is deleted without force is not deleted.
+func TestDeleteQueueKeepsNewJobs(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, openShared(t))
+	q.publish("p", "p1")
+	q.complete(q.wantClaim("p1"))
+	check(t, q.b.ActOnGroup(t.Context(), q.name, "p", core.PauseGroup))
+	tx := begin(t, pgx.TxOptions{}) // stands for any call that has the lane for a moment
+	_, err := tx.Exec(t.Context(), "SELECT 1 FROM rota.lane l JOIN rota.queue q ON q.id = l.queue WHERE q.name = $1 FOR UPDATE OF l", q.name)
+	check(t, err)
+	deleted := make(chan error, 1)
+	go func() { deleted <- q.b.DeleteQueue(t.Context(), q.name, false) }()
+	eventually(t, "the deletion waits", q.waitsFor(tx))
+	q.publish("g", "x")
+	t.Logf("state after the acknowledged publish: %v", q.state("x"))
+	check(t, tx.Rollback(t.Context()))
+	err = <-deleted
+	t.Logf("DeleteQueue(force=false): %v; state of x: %v", err, q.state("x"))
+	if err == nil && q.state("x") == core.StateGone {
+		t.Errorf("an acknowledged, unfinished job was deleted by a deletion without force")
+	}
+}
+
+// P4: publishes, a worker, and deletions without force at once.
+func TestDeleteQueueStorm(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, openShared(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	acked, done := map[string]bool{}, map[string]bool{}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			id := fmt.Sprint("j", i)
+			res, err := q.b.Publish(context.Background(), q.jobs(fmt.Sprint("g", i%5), id))
+			if err == nil && res[0].Err == nil {
+				mu.Lock()
+				acked[id] = true
+				mu.Unlock()
+			}
+		}
+	})
+	work := func() int {
+		res, err := q.b.Claim(context.Background(), core.ClaimRequest{Queue: q.name, Max: 10, Lease: hour})
+		if err != nil || len(res.Leases) == 0 {
+			return 0
+		}
+		st, err := q.b.Settle(context.Background(), q.name, outcomes(core.Complete, res.Leases...))
+		if err != nil {
+			t.Errorf("settle: %v", err)
+			return 0
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for i, l := range res.Leases {
+			if st[i].Err != nil {
+				t.Errorf("settle of %s: %v", l.JobID, st[i].Err)
+			}
+			done[l.JobID] = true
+		}
+		return len(res.Leases)
+	}
+	for range 2 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				work()
+			}
+		})
+	}
+	deletions, refused := 0, 0
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			err := q.b.DeleteQueue(context.Background(), q.name, false)
+			if err == nil {
+				deletions++
+			} else {
+				refused++
+			}
+		}
+	})
+	wg.Wait()
+	for i := 0; i < 50; i++ {
+		if work() == 0 {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	lost := 0
+	for id := range acked {
+		if !done[id] {
+			lost++
+			if lost <= 3 {
+				t.Errorf("%s was acknowledged, and is neither done nor there: state %v", id, q.state(id))
+			}
+		}
+	}
+	t.Logf("%d acknowledged, %d done, %d deletions, %d refused, %d lost", len(acked), len(done), deletions, refused, lost)
+}
