@@ -50,8 +50,11 @@ var serverErrors = map[string]struct {
 	"57014": {core.ErrUnavailable, "the server cancelled the statement, nothing was done: raise statement_timeout for this role, or use smaller batches"},
 	"57P01": {core.ErrUnavailable, "the server is shutting down"},
 	"57P02": {core.ErrUnavailable, "the server has crashed and is recovering"},
+	"57P05": {core.ErrUnavailable, "the server has closed the idle session (idle_session_timeout), nothing was done: try again"},
+	"25P03": {ErrTxFailed, "the server has closed the session (idle_in_transaction_session_timeout) and rolled back: begin again, and take less time"},
+	"25P04": {ErrTxFailed, "the server has closed the session (transaction_timeout) and rolled back: begin again, and take less time"},
 	"57P03": {core.ErrUnavailable, "the server is starting up or shutting down"},
-	"0A000": {core.ErrMisconfigured, "the server can not do it: PostgreSQL 13 or later is needed"},
+	"0A000": {core.ErrMisconfigured, "the server can not do it: PostgreSQL 13 or later is needed, and sessions from before a change of the schema must end"},
 	"22021": {core.ErrInvalid, "a text is not valid in the database's encoding (a NUL byte, or the encoding is not UTF8), nothing was done"},
 	"22P05": {core.ErrInvalid, "a text can not be stored in the database's encoding (a NUL byte, or the encoding is not UTF8), nothing was done"},
 }
@@ -109,7 +112,7 @@ func isBroken(err error) bool {
 func ended(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return pg.Code == "57P01" || strings.HasPrefix(pg.Code, "08")
+		return pg.Code == "57P01" || pg.Code == "57P05" || strings.HasPrefix(pg.Code, "08")
 	}
 	return isBroken(err)
 }

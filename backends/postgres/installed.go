@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/rota-queue/rota/core"
 )
 
 // Querier asks for one row: a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx.
@@ -92,6 +94,7 @@ func look(ctx context.Context, db Querier, schema string) (found, error) {
 	var there bool
 	// Not to_regclass: it may answer from a cache that is older than the lock.
 	if err := db.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'functions'
 		WHERE n.nspname = $1::text AND c.relname = 'meta')`, schema).Scan(&there); err != nil {
 		return found{}, storeError(ctx, "read the schema's version", err)
 	}
@@ -106,4 +109,19 @@ func look(ctx context.Context, db Querier, schema string) (found, error) {
 	}
 	f.functions = parseFunctionSet(functions)
 	return f, storeError(ctx, "read the schema's version", err)
+}
+
+// isOthers answers an error when a schema that is to be installed has tables or functions of
+// somebody else: rota removes all functions of its schema when it is brought up to date, and all it
+// holds when it is removed.
+func isOthers(ctx context.Context, db Querier, schema string) error {
+	var others bool
+	if err := db.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1::text)
+		OR EXISTS (SELECT 1 FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1::text)`, schema).Scan(&others); err != nil {
+		return storeError(ctx, "look at the schema", err)
+	}
+	if others {
+		return fmt.Errorf("postgres: migrate: schema %q: %w: it has tables or functions that are not rota's, nothing was done: give rota a schema of its own", schema, core.ErrMisconfigured)
+	}
+	return nil
 }

@@ -131,6 +131,11 @@ func migrateTx(ctx context.Context, tx pgx.Tx, schema string, version int) (foun
 			return was, err
 		}
 	}
+	if was.version == 0 {
+		if err := isOthers(ctx, tx, schema); err != nil {
+			return was, err
+		}
+	}
 	// One batch of statements without parameters, by the simple protocol.
 	if _, err := tx.Conn().PgConn().Exec(ctx, migrationSQL(schema, was.version, version)).ReadAll(); err != nil {
 		return was, storeError(ctx, "migrate", err)

@@ -3,6 +3,7 @@ package rotapostgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -131,6 +132,36 @@ func TestMigrateSchemas(t *testing.T) {
 		_, err := Open(t.Context(), url, Options{Schema: name})
 		wantError(t, err, core.ErrInvalid, "schema")
 	}
+}
+
+// A schema that has something of somebody else is left as it is.
+func TestMigrateForeignSchema(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	conn := connect(t, url)
+	for i, sql := range []string{
+		"CREATE FUNCTION S.stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$",
+		"CREATE AGGREGATE S.plus (int) (sfunc = int4pl, stype = int)",
+		"CREATE TABLE S.job (id int)",
+		"CREATE TABLE S.meta (version int)",
+		"CREATE VIEW S.v AS SELECT 1",
+	} {
+		schema := fmt.Sprint("app", i)
+		_, err := conn.Exec(t.Context(), "CREATE SCHEMA "+schema)
+		check(t, err)
+		_, err = conn.Exec(t.Context(), strings.ReplaceAll(sql, "S.", schema+"."))
+		check(t, err)
+		_, err = Open(t.Context(), url, Options{Schema: schema})
+		wantError(t, err, core.ErrMisconfigured, fmt.Sprintf("%q", schema))
+		check(t, Migrate(t.Context(), conn, schema, 0)) // does nothing
+		var left int
+		check(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_proc WHERE pronamespace = $1::regnamespace)
+			+ (SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace)`, schema).Scan(&left))
+		equal(t, "things of "+schema, left, 1)
+	}
+	_, err := conn.Exec(t.Context(), "CREATE SCHEMA prepared")
+	check(t, err)
+	open(t, url, Options{Schema: "prepared"})
 }
 
 // A migration that deadlocks with a call under way is begun again.
