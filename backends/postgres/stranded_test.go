@@ -142,3 +142,43 @@ func TestResumeMeetsPublish(t *testing.T) {
 	}
 	t.Logf("%d rounds, %d stranded", n, stranded)
 }
+
+// An update of a pending job that is acknowledged is what the job runs with.
+func TestUpdateMeetsClaim(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, openShared(t))
+	bad, both, n := 0, 0, 0
+	for start := time.Now(); time.Since(start) < 3*time.Second; n++ {
+		id := fmt.Sprint("j", n)
+		q.stored(q.b.Publish(t.Context(), core.PublishRequest{Jobs: []core.NewJob{{Queue: q.name, Group: id, ID: id, Payload: []byte("old")}}}))
+		var wg sync.WaitGroup
+		var updated error
+		wg.Go(func() {
+			time.Sleep(time.Duration(n%8) * 50 * time.Microsecond)
+			updated = q.b.Update(t.Context(), q.name, id, core.Patch{Payload: []byte("new")}, core.States(core.StatePending))
+		})
+		var ls []core.Lease
+		wg.Go(func() {
+			time.Sleep(time.Duration(n%5) * 50 * time.Microsecond)
+			ls = q.claim(1)
+		})
+		wg.Wait()
+		if len(ls) == 1 && updated == nil {
+			both++
+			if string(ls[0].Job.Payload) == "old" {
+				bad++
+			}
+		}
+		if updated != nil && !errors.Is(updated, core.ErrWrongState) && !errors.Is(updated, core.ErrNotFound) {
+			t.Fatal(updated)
+		}
+		q.complete(ls...)
+		if len(ls) == 0 {
+			q.complete(q.claim(1)...)
+		}
+	}
+	t.Logf("%d rounds, %d where the update of the pending job succeeded and it was claimed, %d of them ran with the old payload", n, both, bad)
+	if bad > 0 {
+		t.Errorf("an update of a pending job was acknowledged and the job ran without it")
+	}
+}

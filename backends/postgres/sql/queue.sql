@@ -101,17 +101,21 @@ DECLARE
 	j rota.job;
 	was rota.job;
 	s integer;
+	q rota.queue;
 	v_q integer;
 BEGIN
-	SELECT x.id INTO v_q FROM rota.queue x WHERE x.name = p_queue;
+	SELECT * INTO q FROM rota.queue x WHERE x.name = p_queue;
+	v_q := q.id;
 	PERFORM rota.hurry();
 	LOOP
 		SELECT * INTO was FROM rota.job x WHERE x.queue = v_q AND x.id = p_id;
 		IF NOT FOUND THEN
 			RETURN 1;
 		END IF;
-		IF was.state < 5 THEN -- so that no claim takes it meanwhile
-			PERFORM 1 FROM rota.lane l WHERE l.queue = v_q AND l.key = coalesce(was.grp, was.id) AND l.lone = (was.grp IS NULL) FOR UPDATE;
+		IF was.state < 5 AND was.grp IS NOT NULL THEN -- so that no claim takes it meanwhile
+			PERFORM rota.lock_lane(q, was.grp, false);
+		ELSIF was.state < 5 THEN
+			PERFORM 1 FROM rota.lane l WHERE l.queue = v_q AND l.key = was.id AND l.lone FOR UPDATE;
 		END IF;
 		SELECT * INTO j FROM rota.job x WHERE x.queue = v_q AND x.id = p_id FOR UPDATE;
 		EXIT WHEN j.seq = was.seq AND j.inline = was.inline AND (j.state < 5) = (was.state < 5);
