@@ -2,6 +2,7 @@ package rotapostgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -12,6 +13,20 @@ import (
 	"github.com/rota-queue/rota/core"
 )
 
+// deleting deletes the queue beside the test, and returns as that waits for tx. It gives a function
+// that awaits the end, which is to be this error.
+func (q queue) deleting(tx pgx.Tx, force bool, want error) func() {
+	q.Helper()
+	deleted := later(q, func() error {
+		if err := q.b.DeleteQueue(q.Context(), q.name, force); !errors.Is(err, want) {
+			return fmt.Errorf("delete: got error %w, want %w", err, want)
+		}
+		return nil
+	})
+	eventually(q, "the deletion waits", q.waitsFor(tx))
+	return deleted
+}
+
 // P2: a job without a group that comes while its queue is deleted leaves no lane behind.
 func TestDeleteQueueMeetsPublish(t *testing.T) {
 	t.Parallel()
@@ -20,12 +35,10 @@ func TestDeleteQueueMeetsPublish(t *testing.T) {
 	l := q.wantClaim("a")
 	tx := begin(t, pgx.TxOptions{})
 	settlesTo(core.Complete, 0)(q, tx, []core.Lease{l})
-	deleted := make(chan error, 1)
-	go func() { deleted <- q.b.DeleteQueue(t.Context(), q.name, true) }()
-	eventually(t, "the deletion waits", q.waitsFor(tx))
+	deleted := q.deleting(tx, true, nil)
 	q.publish("", "x")
 	check(t, tx.Rollback(t.Context()))
-	check(t, <-deleted)
+	deleted()
 	if q.state("x") == core.StateGone { // else it came after the deletion
 		q.publish("", "x")
 	}
@@ -47,11 +60,9 @@ func TestDeleteQueueMeetsExtend(t *testing.T) {
 	var out []int64
 	check(t, tx.QueryRow(t.Context(), `SELECT rota.extend($1::text, $2::text[], $3::text[], $4::int8[], $5::int8[], $6::tid[], $7::int8)`,
 		q.name, refs.group, refs.id, refs.fence, refs.salt, refs.tid, hour.Microseconds()).Scan(&out))
-	deleted := make(chan error, 1)
-	go func() { deleted <- q.b.DeleteQueue(t.Context(), q.name, true) }()
-	eventually(t, "the deletion waits", q.waitsFor(tx))
+	deleted := q.deleting(tx, true, nil)
 	check(t, tx.Commit(t.Context()))
-	check(t, <-deleted)
+	deleted()
 	q.publish("g", "b")
 	took, ok := q.awaitClaim(5*time.Second, "b")
 	if !ok {
@@ -73,17 +84,35 @@ func TestDeleteQueueKeepsNewJobs(t *testing.T) {
 	tx := begin(t, pgx.TxOptions{}) // stands for any call that has the lane for a moment
 	_, err := tx.Exec(t.Context(), "SELECT 1 FROM rota.lane l JOIN rota.queue q ON q.id = l.queue WHERE q.name = $1 FOR UPDATE OF l", q.name)
 	check(t, err)
-	deleted := make(chan error, 1)
-	go func() { deleted <- q.b.DeleteQueue(t.Context(), q.name, false) }()
-	eventually(t, "the deletion waits", q.waitsFor(tx))
+	deleted := q.deleting(tx, false, core.ErrQueueNotEmpty)
 	q.publish("g", "x")
-	t.Logf("state after the acknowledged publish: %v", q.state("x"))
 	check(t, tx.Rollback(t.Context()))
-	err = <-deleted
-	t.Logf("DeleteQueue(force=false): %v; state of x: %v", err, q.state("x"))
-	if err == nil && q.state("x") == core.StateGone {
-		t.Errorf("an acknowledged, unfinished job was deleted by a deletion without force")
-	}
+	deleted()
+	equal(t, "state", q.state("x"), core.StatePending)
+}
+
+// P12: a job that comes as the jobs of its queue are deleted, and stays, keeps its key.
+func TestDeleteQueueKeepsNewKeys(t *testing.T) {
+	t.Parallel()
+	eventually(t, "a job outlives a deletion", func() bool { // one that is begun anew deletes it
+		q := newQueue(t, openShared(t))
+		q.publish("g", "a")
+		tx := begin(t, pgx.TxOptions{})
+		_, err := tx.Exec(t.Context(), "SELECT 1 FROM rota.job j JOIN rota.queue q ON q.id = j.queue WHERE q.name = $1 FOR UPDATE OF j", q.name)
+		check(t, err)
+		deleted := q.deleting(tx, true, nil)
+		q.stored(q.b.Publish(t.Context(), keyed(q, core.NewJob{ID: "x"}, core.Reject)))
+		check(t, tx.Rollback(t.Context()))
+		deleted()
+		if q.state("x") == core.StateGone {
+			return false
+		}
+		res, err := q.b.Publish(t.Context(), keyed(q, core.NewJob{ID: "y"}, core.Reject))
+		check(t, err)
+		wantError(t, res[0].Err, core.ErrDuplicate, "")
+		q.complete(q.wantClaim("x"))
+		return true
+	})
 }
 
 // P4: publishes, a worker, and deletions without force at once.
@@ -136,11 +165,13 @@ func TestDeleteQueueStorm(t *testing.T) {
 	deletions, refused := 0, 0
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			err := q.b.DeleteQueue(context.Background(), q.name, false)
-			if err == nil {
+			switch err := q.b.DeleteQueue(context.Background(), q.name, false); {
+			case err == nil:
 				deletions++
-			} else {
+			case errors.Is(err, core.ErrQueueNotEmpty), errors.Is(err, core.ErrNotFound):
 				refused++
+			default:
+				t.Errorf("delete: %v", err)
 			}
 		}
 	})
@@ -158,6 +189,9 @@ func TestDeleteQueueStorm(t *testing.T) {
 				t.Errorf("%s was acknowledged, and is neither done nor there: state %v", id, q.state(id))
 			}
 		}
+	}
+	if len(acked) == 0 || deletions == 0 {
+		t.Error("nothing met")
 	}
 	t.Logf("%d acknowledged, %d done, %d deletions, %d refused, %d lost", len(acked), len(done), deletions, refused, lost)
 }

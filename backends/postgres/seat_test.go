@@ -8,6 +8,17 @@ import (
 	"github.com/rota-queue/rota/core"
 )
 
+// completing completes a lease beside the test, and gives a function that awaits that.
+func (q queue) completing(l core.Lease) func() {
+	return later(q, func() error {
+		res, err := q.b.Settle(q.Context(), q.name, outcomes(core.Complete, l))
+		if err == nil {
+			err = res[0].Err
+		}
+		return err
+	})
+}
+
 // P4: a settle has seen the line empty; before it gets the group's seat, a publish
 // commits and a claim, which holds the seat, takes the arrival away. The settle
 // must look once more, or the job stands in a group that nobody serves.
@@ -18,28 +29,18 @@ func TestPublishMeetsDrainAtTheSeat(t *testing.T) {
 	l := q.wantClaim("a")
 	// The claim's part is played by hand, so that it takes as long as it must.
 	claim := begin(t, pgx.TxOptions{})
-	var pid int
-	check(t, claim.QueryRow(t.Context(), `SELECT pg_backend_pid() FROM rota.seat s JOIN rota.queue q ON q.id = s.queue
-		WHERE q.name = $1 AND s.key = 'g' FOR UPDATE OF s`, q.name).Scan(&pid))
-	settled := make(chan error, 1)
-	go func() {
-		res, err := q.b.Settle(t.Context(), q.name, outcomes(core.Complete, l))
-		if err == nil {
-			err = res[0].Err
-		}
-		settled <- err
-	}()
-	eventually(t, "the settle waits for the seat", func() bool {
-		var waits bool
-		check(t, q.b.pool.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE $1::int = ANY (pg_blocking_pids(pid))", pid).Scan(&waits))
-		return waits
-	})
+	locked, err := claim.Exec(t.Context(), `SELECT 1 FROM rota.seat s JOIN rota.queue q ON q.id = s.queue
+		WHERE q.name = $1 AND s.key = 'g' FOR UPDATE OF s`, q.name)
+	check(t, err)
+	equal(t, "seats", locked.RowsAffected(), 1)
+	settled := q.completing(l)
+	eventually(t, "the settle waits for the seat", q.waitsFor(claim))
 	q.publish("g", "b")
 	taken, err := claim.Exec(t.Context(), "DELETE FROM rota.arrival a USING rota.queue q WHERE q.id = a.queue AND q.name = $1 AND a.grp = 'g'", q.name)
 	check(t, err)
 	equal(t, "arrivals taken away", taken.RowsAffected(), 1)
 	check(t, claim.Commit(t.Context()))
-	check(t, <-settled)
+	settled()
 	q.complete(q.wantClaim("b"))
 	q.wantNothing()
 }
@@ -87,22 +88,10 @@ func TestDrainMeetsPublishAtTheSeat(t *testing.T) {
 	p, err := q.b.plan(q.jobs("g", "b"))
 	check(t, err)
 	q.stored(p.run(t.Context(), tx)) // as on a connection, but that it takes its time to commit
-	settled := make(chan error, 1)
-	go func() {
-		res, err := q.b.Settle(t.Context(), q.name, outcomes(core.Complete, l))
-		if err == nil {
-			err = res[0].Err
-		}
-		settled <- err
-	}()
-	eventually(t, "the settle waits for the seat", func() bool {
-		var waits bool
-		check(t, q.b.pool.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE $1::int = ANY (pg_blocking_pids(pid))",
-			tx.Conn().PgConn().PID()).Scan(&waits))
-		return waits
-	})
+	settled := q.completing(l)
+	eventually(t, "the settle waits for the seat", q.waitsFor(tx))
 	check(t, tx.Commit(t.Context()))
-	check(t, <-settled)
+	settled()
 	equal(t, "arrivals", q.arrivals(), 0)
 	q.complete(q.wantClaim("b"))
 	q.wantNothing()
@@ -117,24 +106,18 @@ func TestPublishWaitsBeforeTheSeat(t *testing.T) {
 	l := q.wantClaim("a")
 	tx := begin(t, pgx.TxOptions{})
 	q.stored(q.b.PublishTx(t.Context(), tx, q.jobs("other", "b")))
-	published := make(chan error, 1)
-	go func() {
+	published := later(q, func() error {
 		res, err := q.b.Publish(t.Context(), core.PublishRequest{Jobs: []core.NewJob{{Queue: q.name, Group: "g", ID: "c"}, {Queue: q.name, Group: "g", ID: "b"}}})
 		if err == nil {
 			err = res[0].Err
 		}
-		published <- err
-	}()
-	eventually(t, "the publish waits for its id", func() bool {
-		var waits bool
-		check(t, q.b.pool.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE $1::int = ANY (pg_blocking_pids(pid))",
-			tx.Conn().PgConn().PID()).Scan(&waits))
-		return waits
+		return err
 	})
+	eventually(t, "the publish waits for its id", q.waitsFor(tx))
 	q.complete(l) // drains the group, and does not wait
 	q.wantNothing()
 	check(t, tx.Commit(t.Context()))
-	check(t, <-published)
+	published()
 	for range 2 {
 		q.complete(q.claim(1)...)
 	}

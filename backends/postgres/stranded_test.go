@@ -177,8 +177,11 @@ func TestUpdateMeetsClaim(t *testing.T) {
 			q.complete(q.claim(1)...)
 		}
 	}
-	t.Logf("%d rounds, %d where the update of the pending job succeeded and it was claimed, %d of them ran with the old payload", n, both, bad)
+	t.Logf("%d rounds, %d in which the job was updated and claimed", n, both)
 	if bad > 0 {
-		t.Errorf("an update of a pending job was acknowledged and the job ran without it")
+		t.Errorf("%d jobs ran without an update of the pending job that was acknowledged", bad)
+	}
+	if both == 0 {
+		t.Error("no update met a claim")
 	}
 }
