@@ -7,8 +7,9 @@ import (
 
 // Positions in the bounds that rota.claim takes and gives; see sql/bounds.sql.
 const (
-	boundsLength = 22
-	boundsFirst  = 3 // of the lower bounds themselves
+	boundsLength = 40
+	boundsFirst  = 3  // of the lower bounds themselves
+	boundsEnd    = 22 // behind the last of them
 )
 
 // Bounds are forgotten now and then, so that whatever might have gone wrong with
@@ -37,6 +38,7 @@ type bounds struct {
 	born   time.Time     // when they were last looked for from the start
 	last   time.Duration // how long that took
 	whole  time.Time     // set while such a claim runs
+	stuck  int           // how many claims in a row left something that is due, because others had locked it
 }
 
 // take gives the bounds for a claim; nil for none.
@@ -51,18 +53,23 @@ func (b *bounds) take() []int64 {
 		b.born = time.Now()
 		b.whole = b.born
 		b.values = append([]int64(nil), b.values...)
-		clear(b.values[boundsFirst:])
+		clear(b.values[boundsFirst:boundsEnd])
 	}
 	return b.values
 }
 
-// give keeps what a claim found.
-func (b *bounds) give(values []int64) {
-	if len(values) != boundsLength {
-		return
-	}
+// give keeps what a claim found. It returns how many claims in a row, up to this one,
+// left something that is due.
+func (b *bounds) give(values []int64, left bool) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.stuck++
+	if !left {
+		b.stuck = 0
+	}
+	if len(values) != boundsLength {
+		return b.stuck
+	}
 	if !b.whole.IsZero() {
 		b.last = time.Since(b.whole)
 		b.whole = time.Time{}
@@ -71,4 +78,5 @@ func (b *bounds) give(values []int64) {
 	if b.values == nil || values[0] >= b.values[0] {
 		b.values = values
 	}
+	return b.stuck
 }

@@ -12,6 +12,9 @@ const (
 	// cancelPatience is how long a call whose context has ended waits for the server
 	// to say that it was cancelled.
 	cancelPatience = time.Second
+	// cancelAnswer is how long the answer to the cancel request itself is waited for. Who hangs up
+	// before that ends a PgBouncer of Debian 12.
+	cancelAnswer = 5 * time.Second
 	// cancelLinger is how long after a cancel request it may still reach the session,
 	// where it must not meet the next statement.
 	cancelLinger = 100 * time.Millisecond
@@ -35,11 +38,10 @@ func cancelRequests(conn *pgconn.PgConn) ctxwatch.Handler { return &canceller{co
 // HandleCancel is called when the context of a call ends.
 func (c *canceller) HandleCancel(context.Context) {
 	c.done = make(chan struct{})
-	deadline := time.Now().Add(cancelPatience)
-	_ = c.conn.Conn().SetDeadline(deadline) // fails only on a closed connection
+	_ = c.conn.Conn().SetDeadline(time.Now().Add(cancelPatience)) // fails only on a closed connection
 	go func(done chan struct{}) {
 		defer close(done)
-		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		ctx, cancel := context.WithTimeout(context.Background(), cancelAnswer)
 		defer cancel()
 		// If it is not heard, the deadline breaks the connection.
 		_ = c.conn.CancelRequest(ctx)

@@ -18,7 +18,12 @@ const (
 	claimPaused
 	claimNoQueue
 	claimIsolation
+	claimMore // done, and there may be more at once
 )
+
+// stuckLast bounds how rarely a worker asks while something that is due is locked by
+// others: by a call that is about to end, or a program's transaction that is not.
+const stuckLast = 20 * time.Millisecond
 
 // Claim leases groups that are due; see core.Leaser.
 func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimResult, error) {
@@ -48,7 +53,7 @@ func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimR
 	case claimIsolation:
 		return core.ClaimResult{}, fmt.Errorf("postgres: claim: %w: the transaction isolation is not \"read committed\": correct default_transaction_isolation of the role", core.ErrMisconfigured)
 	}
-	bounds.give(c.bounds)
+	stuck := bounds.give(c.bounds, c.outcome == claimDone && len(c.leases) < req.Max && c.next > 0 && c.next <= c.now)
 	slices.SortFunc(c.leases, func(a, b orderedLease) int { return a.ord - b.ord })
 	var res core.ClaimResult
 	if len(c.leases) > 0 {
@@ -57,8 +62,14 @@ func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimR
 			res.Leases[i] = c.leases[i].Lease
 		}
 	}
-	if len(res.Leases) < req.Max && c.next > 0 {
-		res.Next = time.Duration(max(1, c.next-c.now)) * time.Microsecond
+	switch {
+	case len(res.Leases) == req.Max:
+	case c.outcome == claimMore:
+		res.Next = time.Microsecond
+	case stuck > 0:
+		res.Next = min(time.Millisecond<<min(stuck-1, 10), stuckLast)
+	case c.next > 0:
+		res.Next = time.Duration(c.next-c.now) * time.Microsecond
 	}
 	return res, nil
 }
@@ -101,7 +112,7 @@ func (c *claimed) read(rows rowReader) error {
 		}
 		if ord < 0 {
 			c.outcome = meta[0]
-			if c.outcome == claimDone {
+			if c.outcome == claimDone || c.outcome == claimMore {
 				c.now, c.next, c.bounds = meta[1], meta[2], meta[3:]
 			}
 			continue

@@ -37,7 +37,7 @@ var serverErrors = map[string]struct {
 	"40001": {ErrTxConflict, "nothing was done: roll the transaction back and begin again"},
 	"40P01": {ErrTxConflict, "nothing was done: roll the transaction back and begin again"},
 	"RT003": {ErrTxConflict, "nothing was done: roll the transaction back and begin again"},
-	"42501": {core.ErrMisconfigured, "the role lacks a right (it needs USAGE on the schema and all rights on its tables and sequences, and CREATE on the database to install it): grant it"},
+	"42501": {core.ErrMisconfigured, "the role lacks a right (it needs USAGE on the schema and all rights on its tables and sequences, and to install it CREATE on the database, or on the schema where that is there): grant it"},
 	"42P01": {core.ErrMisconfigured, "a table of the schema is missing: run rota migrate"},
 	"42883": {core.ErrMisconfigured, "a function of the schema is missing or of another version: run rota migrate, or update the program"},
 	"42703": {core.ErrMisconfigured, "a column of the schema is missing: run rota migrate, or update the program"},

@@ -124,11 +124,7 @@ func (h *hub) listen(ctx context.Context, again bool) (worked bool) {
 		}
 		return false
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = conn.Close(ctx)
-	}()
+	defer hangUp(conn)
 	h.mu.Lock()
 	select {
 	case <-h.ready:
@@ -168,21 +164,20 @@ func (h *hub) listen(ctx context.Context, again bool) (worked bool) {
 }
 
 func (h *hub) connect(ctx context.Context) (*pgx.Conn, error) {
-	config := h.b.pool.Config().ConnConfig
-	if h.b.opts.ListenURL != "" {
-		var err error
-		if config, err = pgx.ParseConfig(h.b.opts.ListenURL); err != nil {
-			return nil, err
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, config)
+	var conn *pgx.Conn
+	var err error
+	if h.b.opts.ListenURL != "" {
+		conn, err = pgx.Connect(ctx, h.b.opts.ListenURL)
+	} else {
+		conn, err = h.b.connect(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channelOf(h.b.opts.Schema)}.Sanitize()); err != nil {
-		_ = conn.Close(ctx)
+		hangUp(conn)
 		return nil, err
 	}
 	return conn, nil

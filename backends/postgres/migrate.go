@@ -172,13 +172,16 @@ func migrationSQL(schema string, from, to int) string {
 		return b.String()
 	}
 	if from == 0 {
-		fmt.Fprintf(&b, "CREATE SCHEMA IF NOT EXISTS %q;\n", schema)
+		// CREATE SCHEMA asks for a right on the database even when the schema is there.
+		fmt.Fprintf(&b, "DO $$ BEGIN\n\tIF NOT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = '%[1]s') THEN CREATE SCHEMA \"%[1]s\"; END IF;\nEND $$;\n", schema)
 	}
 	for v := from; v < to; v++ {
 		add(migrations[v].up)
 	}
 	add("undefine.sql")
 	b.WriteString(functionsSQL(schema))
+	// They act with the rights of whoever calls them, who needs USAGE on the schema to do that.
+	fmt.Fprintf(&b, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %q TO PUBLIC;\n", schema)
 	fmt.Fprintf(&b, "INSERT INTO %q.meta (version, functions) VALUES (%d, '%s')\n\tON CONFLICT (one) DO UPDATE SET version = excluded.version, functions = excluded.functions;\n",
 		schema, to, ownFunctions())
 	return b.String()

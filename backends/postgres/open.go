@@ -29,6 +29,7 @@ type Backend struct {
 	hints  *hinter
 	watch  *watcher
 	hub    *hub
+	making chan struct{} // held by who makes queues outside the pool
 
 	base  context.Context // ends with Close
 	end   context.CancelFunc
@@ -104,7 +105,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Backend, error
 			return nil, fmt.Errorf("postgres: %w: the ListenURL is not one pgx understands: %w", core.ErrMisconfigured, err)
 		}
 	}
-	b := &Backend{pool: pool, opts: opts}
+	b := &Backend{pool: pool, opts: opts, making: make(chan struct{}, 1)}
 	b.base, b.end = context.WithCancel(context.Background())
 	b.hints = newHinter(b)
 	b.watch = &watcher{b: b}
@@ -259,6 +260,30 @@ func (b *Backend) acquire(ctx context.Context, what string) (*pgxpool.Conn, erro
 			what, core.ErrUnavailable, s.MaxConns(), context.Cause(ctx))
 	}
 	return nil, storeError(ctx, what, err)
+}
+
+// connect opens a connection like those of the pool, outside of it.
+func (b *Backend) connect(ctx context.Context) (*pgx.Conn, error) {
+	config := b.pool.Config()
+	if config.BeforeConnect != nil {
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err == nil && config.AfterConnect != nil {
+		if err = config.AfterConnect(ctx, conn); err != nil {
+			hangUp(conn)
+		}
+	}
+	return conn, err
+}
+
+// hangUp closes a connection that is outside the pool.
+func hangUp(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
 }
 
 // do runs f on a connection. When the server has refused it for the sake of

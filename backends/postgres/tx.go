@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/rota-queue/rota/core"
 )
+
+// poolPatience is how long a queue that is to be made waits for a connection of the pool.
+const poolPatience = 200 * time.Millisecond
 
 // PublishTx publishes in the caller's transaction: the jobs are there as it
 // commits and gone if it rolls back. It inserts and locks nothing that others
@@ -101,12 +105,7 @@ func (b *Backend) ensureQueues(ctx context.Context, tx pgx.Tx, p *publication) e
 	if !none {
 		return nil
 	}
-	conn, err := b.acquire(ctx, "make queues")
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	if _, err := conn.Exec(ctx, b.sql("SELECT rota.queues_for($1::text[])"), p.queues); err != nil {
+	if err := b.makeQueues(ctx, p.queues); err != nil {
 		return storeError(ctx, "make queues", err)
 	}
 	for _, q := range p.queues {
@@ -114,4 +113,34 @@ func (b *Backend) ensureQueues(ctx context.Context, tx pgx.Tx, p *publication) e
 	}
 	p.made = true
 	return nil
+}
+
+// makeQueues makes queues by a connection of the pool, or else by one of its own: the pool's may
+// all be in use by transactions that wait for just this.
+func (b *Backend) makeQueues(ctx context.Context, names []string) error {
+	sql := b.sql("SELECT rota.queues_for($1::text[])")
+	wait, cancel := context.WithTimeout(ctx, poolPatience)
+	defer cancel()
+	pooled, err := b.pool.Acquire(wait)
+	if err == nil {
+		defer pooled.Release()
+		_, err = pooled.Exec(ctx, sql, names)
+		return err
+	}
+	if ctx.Err() != nil || wait.Err() == nil {
+		return err
+	}
+	select { // one at a time
+	case b.making <- struct{}{}:
+		defer func() { <-b.making }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	conn, err := b.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer hangUp(conn)
+	_, err = conn.Exec(ctx, sql, names)
+	return err
 }

@@ -9,7 +9,8 @@
 --
 -- It gives a row for each lease, and a last one (o_ord -1) whose o_meta says what
 -- came of it: [outcome, now, next, bounds...]; outcome 0: done, 1: paused, 2: no
--- such queue, 3: isolation other than read committed.
+-- such queue, 3: isolation other than read committed, 4: done, and there may be more
+-- at once, because the answer is as large as it may be or enough was looked at.
 CREATE OR REPLACE FUNCTION rota.claim(p_queue text, p_max integer, p_min integer, p_lease bigint, p_owner text, p_salt bigint, p_bounds bigint[], p_turn boolean)
 RETURNS TABLE (o_ord integer, o_fence bigint, o_until bigint, o_meta bigint[],
 	o_seq bigint, o_id text, o_grp text, o_kind text, o_payload bytea, o_headers text, o_prio integer, o_attempt integer, o_max_attempts integer,
@@ -23,6 +24,7 @@ DECLARE
 	b bigint[];
 	v_q integer;
 	v_now bigint;
+	v_began bigint;
 	v_until bigint;
 	v_tier integer;
 	v_got integer := 0;
@@ -33,7 +35,13 @@ DECLARE
 	v_most integer := p_max;
 	v_need integer;
 	v_base bigint;
-	v_seen integer := 0;
+	v_seen integer := 0; -- lanes and arrivals that were looked at, of all tiers
+	v_stuck integer; -- those of this tier that stay where they are
+	v_busy text[] := '{}'; -- some groups whose seats others have locked
+	v_over boolean := false; -- enough was looked at
+	v_full boolean := false; -- the answer is as large as it may be
+	v_room bigint := 8388608; -- how many bytes of jobs may still be added to it
+	v_sized integer := 0; -- for how many jobs room counts
 	v_next bigint;
 	n integer;
 	m integer;
@@ -44,6 +52,7 @@ DECLARE
 	-- how far this claim has come in the tier: what it has passed is dead to its scans, or was left
 	s_due bigint; s_born bigint; s_last text;
 	e_due bigint; e_born bigint; e_last text;
+	v_from bigint[]; -- where it began
 	v_kept integer; -- how many leases of lanes that stay closed may end in one round
 	v_had integer;
 	v_ran integer; -- leases that ran out, of which those may stay that come behind all others
@@ -53,7 +62,6 @@ DECLARE
 	g_tid tid[]; g_key text[]; g_fence bigint[]; g_job bigint[]; g_floor bigint[]; -- lanes that were made and leased, or are empty
 	v_made boolean; -- lanes that are due were made
 	v_again boolean; -- and some can be claimed
-	v_held boolean := false; -- jobs that are being replaced were passed
 	l rota.lane;
 	v_tid tid;
 BEGIN
@@ -70,16 +78,17 @@ BEGIN
 	END IF;
 	v_q := q.id;
 	v_now := rota.us();
+	v_began := v_now;
 	v_mark := b[1];
 	b := rota.bounds_mark(b, v_now);
 	v_aside := rota.first_aside(v_q, b[5]);
 	IF v_aside <= v_now THEN
-		PERFORM rota.join_due(q, b[5], v_now, 1000);
+		b := rota.passed(b, 24, rota.join_due(q, greatest(b[5], b[24]), v_now, 1000), v_began);
 		b := rota.bounds_valid(b);
 		v_aside := rota.first_aside(v_q, b[5]);
 	END IF;
 	IF rota.first_later(v_q, b[4]) IS NOT NULL THEN
-		PERFORM rota.meet_later(q, b[4], 1000);
+		b := rota.passed(b, 40, rota.meet_later(q, greatest(b[4], b[40]), 1000), v_began);
 		b := rota.bounds_valid(b);
 	END IF;
 	v_first := rota.firsts(q, b, v_now);
@@ -95,19 +104,30 @@ BEGIN
 		IF v_shares IS NOT NULL THEN
 			v_most := least(p_max, v_got + v_shares[v_tier + 1]);
 		END IF;
-		f_at := b[8 + v_tier];
+		f_at := greatest(b[8 + v_tier], b[25 + v_tier]);
 		f_grp := '';
 		f_behind := -1;
-		s_due := b[13 + v_tier]; s_born := -1; s_last := '';
-		e_due := b[18 + v_tier]; e_born := -1; e_last := '';
+		s_due := greatest(b[13 + v_tier], b[30 + v_tier]); s_born := -1; s_last := '';
+		e_due := greatest(b[18 + v_tier], b[35 + v_tier]); e_born := -1; e_last := '';
+		v_from := ARRAY[f_at, s_due, e_due];
 		v_kept := 0;
+		v_stuck := 0;
 		LOOP
 			v_had := v_got;
 			v_need := v_most - v_got;
-			EXIT WHEN v_need = 0 OR v_seen > 20000;
+			EXIT WHEN v_need = 0 OR v_full OR v_over;
+			IF v_seen > 5000 AND v_from <> ARRAY[f_at, s_due, e_due] THEN -- the next claim goes on from here
+				v_over := true;
+				EXIT;
+			END IF;
+			IF v_got > v_sized THEN
+				v_room := 8388608 - rota.claimed_bytes(v_q, v_until, p_salt);
+				v_sized := v_got;
+			END IF;
 			WITH f AS MATERIALIZED (
 				SELECT a.ctid, a.grp, a.at, a.place FROM rota.arrival a
 				WHERE a.queue = v_q AND a.tier = v_tier AND a.at <= v_now + q.head_start AND (a.at, a.grp, a.place) > (f_at, f_grp, f_behind)
+					AND a.grp <> ALL (v_busy)
 				ORDER BY a.at, a.grp, a.place LIMIT v_need FOR UPDATE SKIP LOCKED
 			), s AS MATERIALIZED (
 				SELECT x.ctid, x.key, x.lone, x.floor, x.due, x.born FROM rota.lane x
@@ -169,13 +189,16 @@ BEGIN
 			IF s_tid IS NOT NULL THEN
 				RETURN QUERY
 				WITH h AS MATERIALIZED (
-					SELECT x.tid, x.ord, x.key, x.lone, j.*, j.run_at <= v_now AS fit FROM unnest(s_tid, s_ord, s_key, s_lone, s_floor) AS x(tid, ord, key, lone, floor)
+					SELECT x.tid, x.ord, x.key, x.lone, j.*, j.run_at <= v_now AS fit,
+						sum(j.size) OVER turn <= v_room OR v_got = 0 AND sum(j.size) OVER turn = j.size AS small
+					FROM unnest(s_tid, s_ord, s_key, s_lone, s_floor) AS x(tid, ord, key, lone, floor)
 					LEFT JOIN LATERAL (
-						(SELECT j1.ctid AS jtid, j1.* FROM rota.job j1 WHERE NOT x.lone AND j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= x.floor
+						(SELECT j1.ctid AS jtid, j1.*, rota.size_of(j1) AS size FROM rota.job j1 WHERE NOT x.lone AND j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= x.floor
 							ORDER BY j1.place, j1.seq LIMIT 1)
 						UNION ALL
-						(SELECT j2.ctid AS jtid, j2.* FROM rota.job j2 WHERE x.lone AND j2.queue = v_q AND j2.id = x.key AND j2.state < 5 LIMIT 1)
+						(SELECT j2.ctid AS jtid, j2.*, rota.size_of(j2) FROM rota.job j2 WHERE x.lone AND j2.queue = v_q AND j2.id = x.key AND j2.state < 5 LIMIT 1)
 					) j ON true
+					WINDOW turn AS (ROWS UNBOUNDED PRECEDING)
 				), k AS MATERIALIZED (
 					SELECT h.seq FROM h, LATERAL (SELECT z.ctid AS jtid FROM rota.job z WHERE z.ctid = h.jtid FOR NO KEY UPDATE SKIP LOCKED) z
 					WHERE h.fit AND h.dedup_key IS NOT NULL AND z.jtid = h.jtid
@@ -186,7 +209,7 @@ BEGIN
 				), took AS (
 					UPDATE rota.lane x SET leased = true, due = v_until, floor = least(h.place, greatest(x.floor, b[1])), fence = greatest(v_base + h.ord, x.fence + 1),
 						salt = p_salt, job = h.seq, attempt = h.attempt + 1, owner = p_owner, claimed_at = v_now, claimed_from = h.state
-					FROM h WHERE x.ctid = h.tid AND h.fit AND (h.dedup_key IS NULL OR h.seq IN (SELECT k.seq FROM k))
+					FROM h WHERE x.ctid = h.tid AND h.fit AND h.small AND (h.dedup_key IS NULL OR h.seq IN (SELECT k.seq FROM k))
 					RETURNING v_seen - n + h.ord, x.fence, v_until, NULL::bigint[], h.seq, h.id, h.grp, h.kind, h.payload, h.headers::text, x.tier::integer, x.attempt, h.max_attempts,
 						h.run_at, h.timeout, h.deadline, h.retention, h.on_failure::integer, h.on_exhausted::integer, h.scheduling::integer,
 						h.created_at, h.failures::text, h.result, h.dedup_key, x.ctid
@@ -194,13 +217,18 @@ BEGIN
 				SELECT * FROM took;
 				GET DIAGNOSTICS m = ROW_COUNT;
 				v_got := v_got + m;
-				IF m < array_length(s_tid, 1) THEN -- lanes that stayed where they were have an empty line, or a head that is being replaced
+				IF m < array_length(s_tid, 1) THEN -- lanes that stayed where they were have an empty line, a head that is being replaced, or one that is too large
 					SELECT array_agg(x.ctid) FILTER (WHERE x.drained), array_agg(x.key) FILTER (WHERE x.drained), array_agg(x.floor) FILTER (WHERE x.drained),
-						coalesce(bool_or(NOT x.drained), false) OR v_held
-					INTO g_tid, g_key, g_floor, v_held
-					FROM unnest(s_tid) AS y(tid), LATERAL (SELECT z.ctid, z.key, z.floor, NOT z.lone AND (SELECT j.seq FROM rota.job j
-						WHERE j.queue = v_q AND j.grp = z.key AND j.inline AND j.place >= z.floor ORDER BY j.place, j.seq LIMIT 1) IS NULL AS drained
-						FROM rota.lane z WHERE z.ctid = y.tid) x;
+						v_stuck + count(*) FILTER (WHERE NOT x.drained), coalesce(sum(x.size), 0) > v_room
+					INTO g_tid, g_key, g_floor, v_stuck, v_full
+					FROM unnest(s_tid) AS y(tid), LATERAL (SELECT z.ctid, z.key, z.floor, NOT z.lone AND j.size IS NULL AS drained, j.size
+						FROM rota.lane z LEFT JOIN LATERAL (
+							(SELECT rota.size_of(j1) AS size FROM rota.job j1 WHERE NOT z.lone AND j1.queue = v_q AND j1.grp = z.key AND j1.inline AND j1.place >= z.floor
+								ORDER BY j1.place, j1.seq LIMIT 1)
+							UNION ALL
+							(SELECT rota.size_of(j2) FROM rota.job j2 WHERE z.lone AND j2.queue = v_q AND j2.id = z.key LIMIT 1)
+						) j ON true
+						WHERE z.ctid = y.tid) x;
 					IF g_tid IS NOT NULL THEN
 						PERFORM rota.vacate(v_q, g_tid, g_key, g_floor, false, v_now);
 					END IF;
@@ -224,10 +252,10 @@ BEGIN
 				-- The others get one, leased if the arrival is that of the first job. An
 				-- arrival of a job that has gone stands for those behind it.
 				WITH h AS MATERIALIZED (
-					SELECT x.*, j.ctid AS jtid, j.seq, j.place, j.run_at, j.created_at, j.attempt, j.prio, j.state, j.dedup_key,
+					SELECT x.*, j.ctid AS jtid, j.seq, j.place, j.run_at, j.created_at, j.attempt, j.prio, j.state, j.dedup_key, j.size,
 						j.place = x.first AND j.run_at <= v_now AND j.prio = v_tier AS fit
 					FROM unnest(f_tid, f_ord, f_key, f_place) AS x(tid, ord, key, first) LEFT JOIN LATERAL (
-						SELECT j1.ctid, j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= least(v_low, x.first)
+						SELECT j1.ctid, j1.*, rota.size_of(j1) AS size FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= least(v_low, x.first)
 						ORDER BY j1.place, j1.seq LIMIT 1) j ON true
 					WHERE (SELECT y.key FROM rota.seat y WHERE y.queue = v_q AND y.key = x.key LIMIT 1) IS NULL
 				), first AS MATERIALIZED (
@@ -236,7 +264,9 @@ BEGIN
 					SELECT h.seq FROM first h, LATERAL (SELECT z.ctid AS jtid FROM rota.job z WHERE z.ctid = h.jtid FOR NO KEY UPDATE SKIP LOCKED) z
 					WHERE h.fit AND h.dedup_key IS NOT NULL
 				), best AS MATERIALIZED (
-					SELECT h.*, h.fit AND (h.dedup_key IS NULL OR h.seq IN (SELECT k.seq FROM k)) AS ok FROM first h
+					SELECT h.*, h.small AND h.fit AND (h.dedup_key IS NULL OR h.seq IN (SELECT k.seq FROM k)) AS ok
+					FROM (SELECT first.*, sum(first.size) OVER turn <= v_room OR v_got = 0 AND sum(first.size) OVER turn = first.size AS small
+						FROM first WINDOW turn AS (ORDER BY first.ord ROWS UNBOUNDED PRECEDING)) h
 				), seats AS (
 					INSERT INTO rota.seat (queue, key) SELECT v_q, best.key FROM best ON CONFLICT (queue, key) DO NOTHING RETURNING key
 				), made AS (
@@ -250,13 +280,18 @@ BEGIN
 				), used AS (
 					DELETE FROM rota.arrival a USING h
 					WHERE a.ctid = h.tid AND (h.seq IS NULL OR h.place < h.first OR h.key IN (SELECT seats.key FROM seats))
+					RETURNING 1
 				)
 				SELECT array_agg(made.ctid) FILTER (WHERE made.leased), array_agg(made.key) FILTER (WHERE made.leased), array_agg(made.fence) FILTER (WHERE made.leased),
 					array_agg(made.job) FILTER (WHERE made.leased), array_agg(least(made.floor, v_low)) FILTER (WHERE made.leased),
 					coalesce(bool_or(NOT made.leased AND made.due <= v_now), false),
-					coalesce(bool_or(NOT made.leased AND made.due <= v_now AND made.key NOT IN (SELECT best.key FROM best WHERE best.fit)), false)
-				INTO g_tid, g_key, g_fence, g_job, g_floor, v_made, v_again FROM made;
-				v_held := v_held OR v_made AND NOT v_again;
+					coalesce(bool_or(NOT made.leased AND made.due <= v_now AND made.key NOT IN (SELECT best.key FROM best WHERE best.fit)), false),
+					v_stuck + array_length(f_tid, 1) - m - (SELECT count(*) FROM used), v_full OR EXISTS (SELECT 1 FROM best WHERE best.fit AND NOT best.small)
+				INTO g_tid, g_key, g_fence, g_job, g_floor, v_made, v_again, v_stuck, v_full FROM made;
+				IF m = 0 AND v_got = v_had AND array_length(v_busy, 1) IS DISTINCT FROM 100 THEN
+					v_busy := (v_busy || ARRAY(SELECT DISTINCT x FROM unnest(f_key) x
+						WHERE (SELECT y.key FROM rota.seat y WHERE y.queue = v_q AND y.key = x LIMIT 1) IS NOT NULL AND x NOT IN (SELECT unnest(g_key))))[1:100];
+				END IF;
 				IF v_made THEN -- they are due, perhaps since before the bounds
 					PERFORM rota.rewound();
 					b[13 + v_tier] := 0;
@@ -281,13 +316,24 @@ BEGIN
 			END IF;
 			EXIT WHEN n < v_need AND NOT v_again;
 			IF v_again THEN
-				s_due := b[13 + v_tier]; s_born := -1; s_last := '';
+				s_due := greatest(b[13 + v_tier], b[30 + v_tier]); s_born := -1; s_last := '';
 			END IF;
 			IF v_got = v_had THEN
 				v_kept := least(2 * greatest(v_need, v_kept), 200);
 			END IF;
 		END LOOP;
+		EXIT WHEN v_full;
+		IF v_stuck > 200 THEN
+			b := rota.passed(b, 25 + v_tier, f_at, v_began);
+			b := rota.passed(b, 30 + v_tier, s_due, v_began);
+			b := rota.passed(b, 35 + v_tier, e_due, v_began);
+		END IF;
 	END LOOP;
+	IF v_got > 0 AND version() LIKE '%linux%' THEN
+		-- The commit waits for whoever reads the answer. One that does not read for as long as
+		-- the leases last (of 10 seconds to 10 minutes) loses its connection, and so gives the groups back.
+		PERFORM set_config('tcp_user_timeout', least(greatest(p_lease / 1000, 10000), 600000)::text, true);
+	END IF;
 	IF v_got > 0 AND q.event_ttl > 0 THEN
 		PERFORM rota.claimed(q, v_until, p_salt);
 	END IF;
@@ -297,11 +343,8 @@ BEGIN
 		PERFORM rota.idle(q);
 	END IF;
 	v_now := rota.us();
-	IF v_held AND v_got < p_max THEN -- nobody knows for how long; the publish sends a hint
-		v_next := greatest(v_next, v_now + 20000);
-	END IF;
 	o_ord := -1;
-	o_meta := ARRAY[0, v_now, coalesce(v_next, 0)] || b;
+	o_meta := ARRAY[CASE WHEN v_full OR v_over THEN 4 ELSE 0 END, v_now, coalesce(v_next, 0)] || b;
 	RETURN NEXT;
 END $$;
 
@@ -325,24 +368,52 @@ BEGIN
 	END LOOP;
 END $$;
 
+-- size_of is about how many bytes a job takes in an answer. Large values need not be read for it.
+CREATE OR REPLACE FUNCTION rota.size_of(j rota.job) RETURNS integer LANGUAGE sql STABLE AS $$
+	SELECT octet_length(j.payload) + coalesce(octet_length(j.result), 0) + coalesce(pg_column_size(j.headers), 0) + coalesce(pg_column_size(j.failures), 0)
+$$;
+
+-- claimed_bytes is the size of the jobs that this claim has leased so far.
+CREATE OR REPLACE FUNCTION rota.claimed_bytes(p_queue integer, p_until bigint, p_salt bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN (SELECT coalesce(sum(rota.size_of(j)), 0)::bigint FROM rota.lane x, LATERAL rota.running_job(x) j
+		WHERE x.queue = p_queue AND x.tier = ANY (ARRAY[0, 1, 2, 3, 4]) AND x.leased = true AND x.due = p_until AND x.salt = p_salt);
+END $$;
+
 -- meet_later makes the lanes of groups that may have got their first job, one that
 -- stands in line before it is due. What others have locked or made meanwhile is left
--- to the next claim.
-CREATE OR REPLACE FUNCTION rota.meet_later(q rota.queue, low bigint, n integer) RETURNS void LANGUAGE plpgsql AS $$
+-- to a later claim; those are passed once they are many, see passed.
+CREATE OR REPLACE FUNCTION rota.meet_later(q rota.queue, low bigint, n integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	a record;
 	h rota.job;
+	v_at bigint := low; v_grp text := ''; v_place bigint := -1; -- how far it has come
+	busy text[] := '{}'; -- groups that others have locked
+	done integer := 0;
 BEGIN
-	FOR a IN SELECT x.ctid AS tid, x.grp FROM rota.arrival x WHERE x.queue = q.id AND x.tier = 5 AND x.at >= low
-		ORDER BY x.at LIMIT n FOR UPDATE SKIP LOCKED
 	LOOP
-		PERFORM 1 FROM rota.seat s WHERE s.queue = q.id AND s.key = a.grp FOR UPDATE SKIP LOCKED;
-		IF NOT FOUND THEN
-			CONTINUE WHEN EXISTS (SELECT 1 FROM rota.seat s WHERE s.queue = q.id AND s.key = a.grp);
-			h := rota.head(q.id, a.grp, 0);
-			CONTINUE WHEN h.seq IS NOT NULL AND NOT rota.make_lane(q, a.grp, h);
+		FOR a IN SELECT x.ctid AS tid, x.at, x.grp, x.place FROM rota.arrival x WHERE x.queue = q.id AND x.tier = 5 AND (x.at, x.grp, x.place) > (v_at, v_grp, v_place)
+			AND x.grp <> ALL (busy) ORDER BY x.at, x.grp, x.place LIMIT 200 FOR UPDATE SKIP LOCKED
+		LOOP
+			v_at := a.at; v_grp := a.grp; v_place := a.place;
+			CONTINUE WHEN a.grp = ANY (busy);
+			PERFORM 1 FROM rota.seat s WHERE s.queue = q.id AND s.key = a.grp FOR UPDATE SKIP LOCKED;
+			IF NOT FOUND THEN
+				IF EXISTS (SELECT 1 FROM rota.seat s WHERE s.queue = q.id AND s.key = a.grp) THEN
+					busy := busy || a.grp;
+					CONTINUE;
+				END IF;
+				h := rota.head(q.id, a.grp, 0);
+				CONTINUE WHEN h.seq IS NOT NULL AND NOT rota.make_lane(q, a.grp, h);
+			END IF;
+			DELETE FROM rota.arrival x WHERE x.ctid = a.tid;
+			done := done + 1;
+		END LOOP;
+		IF NOT FOUND OR done >= n THEN
+			RETURN NULL;
+		ELSIF array_length(busy, 1) > 100 AND v_at > low THEN
+			RETURN v_at;
 		END IF;
-		DELETE FROM rota.arrival x WHERE x.ctid = a.tid;
 	END LOOP;
 END $$;
 
@@ -370,7 +441,7 @@ BEGIN
 	END IF;
 	FOR t IN p_min..4 LOOP
 		CONTINUE WHEN f[1 + t] IS NULL OR f[1 + t] > now;
-		f_at := b[8 + t];
+		f_at := greatest(b[8 + t], b[25 + t]);
 		f_grp := '';
 		f_behind := -1;
 		left_over := p_max;
@@ -413,10 +484,10 @@ BEGIN
 			SELECT x.due, x.t FROM unnest(first, tiers) AS x(due, t)
 			UNION ALL
 			SELECT x.due, k.t FROM generate_series(p_min, 4) k(t), LATERAL (SELECT l.due FROM rota.lane l
-				WHERE l.queue = q.id AND l.tier = k.t AND l.leased = false AND l.due >= b[13 + k.t] AND l.due <= now ORDER BY l.due LIMIT p_max) x
+				WHERE l.queue = q.id AND l.tier = k.t AND l.leased = false AND l.due >= greatest(b[13 + k.t], b[30 + k.t]) AND l.due <= now ORDER BY l.due LIMIT p_max) x
 			UNION ALL
 			SELECT x.due, k.t FROM generate_series(p_min, 4) k(t), LATERAL (SELECT l.due FROM rota.lane l
-				WHERE l.queue = q.id AND l.tier = k.t AND l.leased = true AND l.due >= b[18 + k.t] AND l.due <= now ORDER BY l.due LIMIT p_max) x
+				WHERE l.queue = q.id AND l.tier = k.t AND l.leased = true AND l.due >= greatest(b[18 + k.t], b[35 + k.t]) AND l.due <= now ORDER BY l.due LIMIT p_max) x
 		) z ORDER BY z.due, z.t DESC LIMIT p_max) w) y;
 	RETURN shares;
 END $$;
@@ -449,22 +520,40 @@ BEGIN
 END $$;
 
 -- join_due lets jobs join whose time has come. It does not wait for a group that
--- is being settled: that one's jobs join with the next claim.
-CREATE OR REPLACE FUNCTION rota.join_due(q rota.queue, low bigint, now bigint, n integer) RETURNS void LANGUAGE plpgsql AS $$
+-- is being settled: that one's jobs join with a later claim. They are passed once such
+-- groups are many, see passed.
+CREATE OR REPLACE FUNCTION rota.join_due(q rota.queue, low bigint, now bigint, n integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	j rota.job;
 	since bigint;
+	v_aside bigint := low; v_seq bigint := -1; -- how far it has come
+	busy text[] := '{}'; -- groups that others have locked
+	joined integer := 0;
 BEGIN
-	FOR j IN SELECT x.* FROM rota.job x WHERE x.queue = q.id AND x.aside >= low AND x.aside <= now
-		ORDER BY x.aside, x.seq LIMIT n FOR UPDATE SKIP LOCKED
 	LOOP
-		PERFORM 1 FROM rota.lane l WHERE l.queue = q.id AND l.key = j.grp AND l.lone = false FOR UPDATE SKIP LOCKED;
-		IF NOT FOUND THEN
-			CONTINUE WHEN EXISTS (SELECT 1 FROM rota.lane l WHERE l.queue = q.id AND l.key = j.grp AND l.lone = false);
-			CONTINUE WHEN NOT rota.make_lane(q, j.grp, rota.head(q.id, j.grp, 0));
+		FOR j IN SELECT x.* FROM rota.job x WHERE x.queue = q.id AND (x.aside, x.seq) > (v_aside, v_seq) AND x.aside <= now AND x.grp <> ALL (busy)
+			ORDER BY x.aside, x.seq LIMIT least(200, n - joined) FOR UPDATE SKIP LOCKED
+		LOOP
+			v_aside := j.aside; v_seq := j.seq;
+			CONTINUE WHEN j.grp = ANY (busy);
+			PERFORM 1 FROM rota.lane l WHERE l.queue = q.id AND l.key = j.grp AND l.lone = false FOR UPDATE SKIP LOCKED;
+			IF NOT FOUND THEN
+				IF EXISTS (SELECT 1 FROM rota.lane l WHERE l.queue = q.id AND l.key = j.grp AND l.lone = false)
+					OR NOT rota.make_lane(q, j.grp, rota.head(q.id, j.grp, 0))
+				THEN
+					busy := busy || j.grp;
+					CONTINUE;
+				END IF;
+			END IF;
+			since := j.aside;
+			j.state := CASE WHEN j.run_at > now THEN 1 ELSE 2 END; -- 1: replaced, and to stand in line before it is due
+			PERFORM rota.join_line(q, j, CASE j.place WHEN 0 THEN since ELSE j.place END, since, now);
+			joined := joined + 1;
+		END LOOP;
+		IF NOT FOUND OR joined >= n THEN
+			RETURN NULL;
+		ELSIF array_length(busy, 1) > 100 AND v_aside > low THEN
+			RETURN v_aside;
 		END IF;
-		since := j.aside;
-		j.state := CASE WHEN j.run_at > now THEN 1 ELSE 2 END; -- 1: replaced, and to stand in line before it is due
-		PERFORM rota.join_line(q, j, CASE j.place WHEN 0 THEN since ELSE j.place END, since, now);
 	END LOOP;
 END $$;

@@ -196,6 +196,15 @@ BEGIN
 			SELECT r.* FROM rota.running_ids(q.id) r
 			WHERE (SELECT NOT j.cancel AND (p_grp IS NULL OR j.grp = p_grp) FROM rota.job j WHERE j.queue = q.id AND j.id = r.id LIMIT 1)
 			ORDER BY r.claimed, r.seq LIMIT n) y);
+	ELSIF p_state = 2 AND p_grp IS NOT NULL THEN -- in its line, or about to join it
+		RETURN (SELECT array_agg(y.id ORDER BY y.place, y.seq) FROM (
+			SELECT x.* FROM (
+				(SELECT j.id, j.place, j.seq FROM rota.job j WHERE j.queue = q.id AND j.grp = p_grp AND j.inline AND j.state = 2
+					AND (SELECT l.job FROM rota.lane l WHERE l.queue = j.queue AND l.key = j.grp AND l.lone = false LIMIT 1) IS DISTINCT FROM j.seq
+				ORDER BY j.place, j.seq LIMIT n)
+				UNION ALL
+				(SELECT j.id, j.place, j.seq FROM rota.job j WHERE j.queue = q.id AND j.aside <= rota.us() AND j.grp = p_grp AND j.state = 2 ORDER BY j.aside, j.seq LIMIT n)) x
+			ORDER BY x.place, x.seq LIMIT n) y);
 	ELSIF p_state = 2 THEN
 		RETURN (SELECT array_agg(y.id ORDER BY y.place, y.seq) FROM (
 			SELECT j.id, j.place, j.seq FROM rota.job j WHERE j.queue = q.id AND j.state = 2 AND (p_grp IS NULL OR j.grp = p_grp)

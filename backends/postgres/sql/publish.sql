@@ -40,6 +40,7 @@ DECLARE
 	v_until bigint;
 	v_events boolean;
 	v_taken bigint[] := '{}';
+	v_dup boolean[]; -- which ids are taken; null for none
 	v_lone boolean := p_grp IS NULL OR '' = ANY (p_grp);
 	v_some boolean := '' <> ANY (p_grp);
 	v_own boolean := p_own AND current_setting('transaction_isolation') = 'read committed';
@@ -71,8 +72,9 @@ BEGIN
 	ON CONFLICT (queue, id) DO NOTHING;
 	GET DIAGNOSTICS m = ROW_COUNT;
 	IF m < n THEN
-		SELECT array_agg(x.ord ORDER BY x.ord) INTO v_taken FROM unnest(p_q, p_id) WITH ORDINALITY AS x(q, id, ord)
-		WHERE (SELECT j.seq FROM rota.job j WHERE j.queue = v_ids[coalesce(x.q, 1)] AND j.id = x.id LIMIT 1) IS DISTINCT FROM v_seq + x.ord - 1;
+		SELECT array_agg(y.dup ORDER BY y.ord), array_agg(y.ord ORDER BY y.ord) FILTER (WHERE y.dup) INTO v_dup, v_taken
+		FROM (SELECT x.ord, (SELECT j.seq FROM rota.job j WHERE j.queue = v_ids[coalesce(x.q, 1)] AND j.id = x.id LIMIT 1) IS DISTINCT FROM v_seq + x.ord - 1 AS dup
+			FROM unnest(p_q, p_id) WITH ORDINALITY AS x(q, id, ord)) y;
 	END IF;
 	IF v_some THEN
 		WITH seated AS MATERIALIZED (
@@ -84,7 +86,7 @@ BEGIN
 		SELECT v_seq, v_seq + x.ord - 1, v_ids[coalesce(x.q, 1)], CASE WHEN r.at > v_now THEN 5 ELSE coalesce(x.prio, 0) END, x.grp
 		FROM unnest(p_q, p_grp, p_first, p_prio, p_delay, p_run_at, p_scheduling) WITH ORDINALITY AS x(q, grp, first, prio, delay, run_at, scheduling, ord),
 		LATERAL (SELECT greatest(v_now + x.delay, x.run_at, v_now) AS at) r
-		WHERE x.grp <> '' AND (CASE WHEN m = n THEN x.first ELSE x.ord <> ALL (v_taken) END)
+		WHERE x.grp <> '' AND (CASE WHEN m = n THEN x.first ELSE NOT v_dup[x.ord] END)
 			AND (coalesce(x.scheduling, v_sched[coalesce(x.q, 1)]) <> 1 OR r.at <= v_now)
 			AND x.ord NOT IN (SELECT seated.ord FROM seated);
 	END IF;
@@ -92,13 +94,13 @@ BEGIN
 		INSERT INTO rota.lane (due, born, queue, tier, lone, key)
 		SELECT CASE WHEN greatest(v_now + x.delay, x.run_at) > v_now THEN greatest(v_now + x.delay, x.run_at) ELSE v_seq END, v_seq + x.ord - 1, v_ids[coalesce(x.q, 1)], coalesce(x.prio, 0), true, x.id
 		FROM unnest(p_q, p_id, p_grp, p_prio, p_delay, p_run_at) WITH ORDINALITY AS x(q, id, grp, prio, delay, run_at, ord)
-		WHERE coalesce(x.grp, '') = '' AND (m = n OR x.ord <> ALL (v_taken));
+		WHERE coalesce(x.grp, '') = '' AND (m = n OR NOT v_dup[x.ord]);
 	END IF;
 	IF v_events THEN
 		INSERT INTO rota.event (at, queue, attempt, kind, grp, job, jobkind)
 		SELECT v_now, v_ids[coalesce(x.q, 1)], 0, 'enqueued', nullif(x.grp, ''), x.id, coalesce(x.kind, '')
 		FROM unnest(p_q, p_id, p_grp, p_kind) WITH ORDINALITY AS x(q, id, grp, kind, ord)
-		WHERE (m = n OR x.ord <> ALL (v_taken))
+		WHERE (m = n OR NOT v_dup[x.ord])
 			AND (SELECT y.event_ttl FROM rota.queue y WHERE y.id = v_ids[coalesce(x.q, 1)] LIMIT 1) > 0
 		ORDER BY x.ord;
 	END IF;
