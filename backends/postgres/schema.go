@@ -38,7 +38,7 @@ var migrations = []struct {
 
 // functionFiles are in the order of their dependencies.
 var functionFiles = []string{
-	"time.sql", "lane.sql", "finish.sql", "bounds.sql", "claim.sql", "settle.sql", "publish.sql", "publish_rules.sql",
+	"time.sql", "lane.sql", "finish.sql", "bounds.sql", "join.sql", "claim.sql", "settle.sql", "publish.sql", "publish_rules.sql",
 	"move.sql", "queue.sql", "look.sql", "purge.sql", "records.sql", "hint.sql",
 }
 

@@ -190,6 +190,8 @@ END $$;
 -- ids_in lists the oldest jobs of a state; of running ones those that were not
 -- asked to end.
 CREATE OR REPLACE FUNCTION rota.ids_in(q rota.queue, p_state integer, p_grp text, n integer) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+	now CONSTANT bigint := rota.us();
 BEGIN
 	IF p_state = 3 THEN
 		RETURN (SELECT array_agg(y.id ORDER BY y.claimed, y.seq) FROM (
@@ -199,11 +201,11 @@ BEGIN
 	ELSIF p_state = 2 AND p_grp IS NOT NULL THEN -- in its line, or about to join it
 		RETURN (SELECT array_agg(y.id ORDER BY y.place, y.seq) FROM (
 			SELECT x.* FROM (
-				(SELECT j.id, j.place, j.seq FROM rota.job j WHERE j.queue = q.id AND j.grp = p_grp AND j.inline AND j.state = 2
+				(SELECT j.id, j.place, j.seq FROM rota.job j WHERE j.queue = q.id AND j.grp = p_grp AND j.inline AND coalesce(j.state, 0) = 2 -- not by job_pending
 					AND (SELECT l.job FROM rota.lane l WHERE l.queue = j.queue AND l.key = j.grp AND l.lone = false LIMIT 1) IS DISTINCT FROM j.seq
 				ORDER BY j.place, j.seq LIMIT n)
 				UNION ALL
-				(SELECT j.id, j.place, j.seq FROM rota.job j WHERE j.queue = q.id AND j.aside <= rota.us() AND j.grp = p_grp AND j.state = 2 ORDER BY j.aside, j.seq LIMIT n)) x
+				(SELECT j.id, j.place, j.seq FROM rota.job j WHERE j.queue = q.id AND j.aside <= now AND j.grp = p_grp AND j.state = 2 ORDER BY j.aside, j.seq LIMIT n)) x
 			ORDER BY x.place, x.seq LIMIT n) y);
 	ELSIF p_state = 2 THEN
 		RETURN (SELECT array_agg(y.id ORDER BY y.place, y.seq) FROM (
