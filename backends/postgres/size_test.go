@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/rota-queue/rota/core"
@@ -29,7 +28,7 @@ func TestClaimOfLargeJobs(t *testing.T) {
 		{"second is larger", []int{1, 9, 1}, []int{1, 1, 1}},
 		{"just fits", []int{4, 4}, []int{2}},
 	} {
-		for _, groups := range []string{"new", "known", "none"} {
+		for _, groups := range []string{"new", "known", "none", "tiers"} {
 			t.Run(c.name+"/"+groups, func(t *testing.T) {
 				t.Parallel()
 				b := open(t, testserver.SharedPostgres(t).URL(), Options{Limits: core.Limits{MaxPayload: 10 << 20}})
@@ -45,6 +44,9 @@ func TestClaimOfLargeJobs(t *testing.T) {
 						first = q.claim(1)
 					}
 					req := q.jobs(group, fmt.Sprint(i))
+					if groups == "tiers" { // each is looked for by itself
+						req.Jobs[0].Priority = core.MaxPriority - i
+					}
 					req.Jobs[0].Payload = make([]byte, size<<20-1000)
 					q.stored(b.Publish(t.Context(), req))
 					if groups == "known" {
@@ -133,41 +135,4 @@ func TestStoppedInTheAnswer(t *testing.T) {
 	close(end)
 	wantError(t, <-done, core.ErrUnavailable, "claim")
 	check(t, stopped.Close())
-}
-
-// A queue is made for a transaction of the program even when the whole pool is in use, by
-// transactions which wait for that.
-func TestPublishTxOnAFullPool(t *testing.T) {
-	t.Parallel()
-	pool := newPool(t, testserver.SharedPostgres(t).URL()+"&pool_max_conns=1")
-	b, err := New(t.Context(), pool, Options{Notify: NotifyOff})
-	check(t, err)
-	defer func() { check(t, b.Close()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	q := newQueue(t, b)
-	check(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		q.stored(b.PublishTx(ctx, tx, q.jobs("g", "a")))
-		return nil
-	}))
-	q.wantClaim("a")
-}
-
-// A transaction that the server knows nothing of, as after a failover that lost it, does
-// not keep the hints of others back.
-func TestHintsBesideALostTransaction(t *testing.T) {
-	t.Parallel()
-	b := openShared(t)
-	b.watch.after(1<<50, func() { t.Error("the lost transaction is taken for committed") })
-	sent := make(chan struct{})
-	tx := begin(t, pgx.TxOptions{})
-	var xact int64
-	check(t, tx.QueryRow(t.Context(), "SELECT pg_current_xact_id()::text::int8").Scan(&xact))
-	b.watch.after(xact, func() { close(sent) })
-	check(t, tx.Commit(t.Context()))
-	select {
-	case <-sent:
-	case <-time.After(patience):
-		t.Fatal("no hint after the commit")
-	}
 }
