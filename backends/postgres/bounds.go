@@ -7,7 +7,7 @@ import (
 
 // Positions in the bounds that rota.claim takes and gives; see sql/bounds.sql.
 const (
-	boundsLength = 40
+	boundsLength = 41
 	boundsFirst  = 3  // of the lower bounds themselves
 	boundsEnd    = 22 // behind the last of them
 )
@@ -38,7 +38,29 @@ type bounds struct {
 	born   time.Time     // when they were last looked for from the start
 	last   time.Duration // how long that took
 	whole  time.Time     // set while such a claim runs
-	stuck  int           // how many claims in a row left something that is due, because others had locked it
+	size   int           // of a job, in bytes, as claims have met them lately
+	stuck  int           // how many claims in a row got nothing, though something is due: others had locked it
+}
+
+// answerSize is how many bytes of jobs a claim asks for, or else for one job: as large as
+// jobs were lately. The first claim that meets larger ones can get more.
+const answerSize = 8 << 20
+
+// most is how many groups a claim may ask for when it wants n.
+func (b *bounds) most(n int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(1, min(n, answerSize/max(1, b.size)))
+}
+
+// met notes how large n jobs were.
+func (b *bounds) met(n, size int) {
+	if n == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.size = max(size/n, b.size/2)
 }
 
 // take gives the bounds for a claim; nil for none.
@@ -58,13 +80,12 @@ func (b *bounds) take() []int64 {
 	return b.values
 }
 
-// give keeps what a claim found. It returns how many claims in a row, up to this one,
-// left something that is due.
-func (b *bounds) give(values []int64, left bool) int {
+// give keeps what a claim found, and counts those in a row that were in vain.
+func (b *bounds) give(values []int64, inVain bool) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stuck++
-	if !left {
+	if !inVain {
 		b.stuck = 0
 	}
 	if len(values) != boundsLength {

@@ -2,6 +2,7 @@ package rotapostgres
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -29,28 +30,41 @@ const (
 // one hangs up on its cancel request when the statement ends by itself meanwhile,
 // and a PgBouncer of Debian 12 dies of that.
 type canceller struct {
-	conn *pgconn.PgConn
-	done chan struct{} // closed when the request can reach no statement any more
+	conn     *pgconn.PgConn
+	requests *sync.WaitGroup
+	deadline time.Time     // of the connection, once the context has ended
+	done     chan struct{} // closed when the request can reach no statement any more
 }
 
-func cancelRequests(conn *pgconn.PgConn) ctxwatch.Handler { return &canceller{conn: conn} }
+// cancelRequests makes the cancellers of connections. Whoever closes these waits for the
+// requests that are under way.
+func cancelRequests(requests *sync.WaitGroup) func(conn *pgconn.PgConn) ctxwatch.Handler {
+	return func(conn *pgconn.PgConn) ctxwatch.Handler { return &canceller{conn: conn, requests: requests} }
+}
 
 // HandleCancel is called when the context of a call ends.
 func (c *canceller) HandleCancel(context.Context) {
-	c.done = make(chan struct{})
-	_ = c.conn.Conn().SetDeadline(time.Now().Add(cancelPatience)) // fails only on a closed connection
-	go func(done chan struct{}) {
+	done := make(chan struct{})
+	c.done, c.deadline = done, time.Now().Add(cancelPatience)
+	_ = c.conn.Conn().SetDeadline(c.deadline) // fails only on a closed connection
+	c.requests.Go(func() {
 		defer close(done)
 		ctx, cancel := context.WithTimeout(context.Background(), cancelAnswer)
 		defer cancel()
 		// If it is not heard, the deadline breaks the connection.
 		_ = c.conn.CancelRequest(ctx)
 		time.Sleep(cancelLinger)
-	}(c.done)
+	})
 }
 
 // HandleUnwatchAfterCancel is called when that call has come back.
 func (c *canceller) HandleUnwatchAfterCancel() {
-	<-c.done
-	_ = c.conn.Conn().SetDeadline(time.Time{}) // fails only on a closed connection
+	timer := time.NewTimer(time.Until(c.deadline) + cancelLinger)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		_ = c.conn.Conn().SetDeadline(time.Time{}) // fails only on a closed connection
+	case <-timer.C: // the request may still meet the next statement: there is none
+		_ = c.conn.Conn().Close()
+	}
 }

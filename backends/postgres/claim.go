@@ -31,12 +31,13 @@ func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimR
 		return core.ClaimResult{}, err
 	}
 	bounds := b.bounds.of(req.Queue)
+	most := bounds.most(req.Max)
 	salt := newSalt()
 	var c claimed
 	err := b.do(ctx, "claim", func(conn *pgxpool.Conn) error {
 		c = claimed{req: req, salt: salt}
 		rows, err := conn.Query(ctx, b.sql(`SELECT * FROM rota.claim($1::text, $2::int4, $3::int4, $4::int8, $5::text, $6::int8, $7::int8[], $8::bool)`),
-			req.Queue, req.Max, req.MinPriority, req.Lease.Microseconds(), req.Owner, salt, bounds.take(), req.ByTurn)
+			req.Queue, most, req.MinPriority, req.Lease.Microseconds(), req.Owner, salt, bounds.take(), req.ByTurn)
 		if err != nil {
 			return err
 		}
@@ -53,7 +54,9 @@ func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimR
 	case claimIsolation:
 		return core.ClaimResult{}, fmt.Errorf("postgres: claim: %w: the transaction isolation is not \"read committed\": correct default_transaction_isolation of the role", core.ErrMisconfigured)
 	}
-	stuck := bounds.give(c.bounds, c.outcome == claimDone && len(c.leases) < req.Max && c.next > 0 && c.next <= c.now)
+	left := c.outcome == claimDone && len(c.leases) < most && c.next > 0 && c.next <= c.now
+	stuck := bounds.give(c.bounds, left && len(c.leases) == 0)
+	bounds.met(len(c.leases), c.size)
 	slices.SortFunc(c.leases, func(a, b orderedLease) int { return a.ord - b.ord })
 	var res core.ClaimResult
 	if len(c.leases) > 0 {
@@ -64,10 +67,10 @@ func (b *Backend) Claim(ctx context.Context, req core.ClaimRequest) (core.ClaimR
 	}
 	switch {
 	case len(res.Leases) == req.Max:
-	case c.outcome == claimMore:
+	case c.outcome == claimMore, len(res.Leases) == most:
 		res.Next = time.Microsecond
-	case stuck > 0:
-		res.Next = min(time.Millisecond<<min(stuck-1, 10), stuckLast)
+	case left: // soon, unless that was in vain several times
+		res.Next = min(time.Millisecond<<min(max(stuck-1, 0), 10), stuckLast)
 	case c.next > 0:
 		res.Next = time.Duration(c.next-c.now) * time.Microsecond
 	}
@@ -82,6 +85,7 @@ type claimed struct {
 	outcome   int64
 	now, next int64
 	bounds    []int64
+	size      int // of what the jobs carry, in bytes
 }
 
 type orderedLease struct {
@@ -117,6 +121,7 @@ func (c *claimed) read(rows rowReader) error {
 			}
 			continue
 		}
+		c.size += len(r.payload) + len(r.result) + len(text(r.headers)) + len(text(r.failures))
 		job, err := r.job(c.req.Queue)
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package rotapostgres
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -33,10 +34,14 @@ func pooled(t *testing.T, url string, opts Options) backendtest.Harness {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)
 	check(t, err)
-	config.ConnConfig.BuildContextWatcherHandler = cancelRequests // as Open does
+	var requests sync.WaitGroup
+	config.ConnConfig.BuildContextWatcherHandler = cancelRequests(&requests) // as Open does
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	check(t, err)
-	t.Cleanup(pool.Close)
+	t.Cleanup(func() {
+		pool.Close()
+		requests.Wait()
+	})
 	return harness(func(t testing.TB) *Backend {
 		b, err := New(context.Background(), pool, opts)
 		check(t, err)

@@ -19,9 +19,10 @@ const minServer = 130000
 
 // Backend is a core.Backend on PostgreSQL. Make it with [Open] or [New].
 type Backend struct {
-	pool *pgxpool.Pool
-	own  bool // Close closes the pool
-	opts Options
+	pool     *pgxpool.Pool
+	own      bool            // Close closes the pool
+	requests *sync.WaitGroup // of cancellers, when own
+	opts     Options
 
 	texts  sync.Map // statements with the schema's name in them
 	bounds boundsMap
@@ -58,7 +59,8 @@ func Open(ctx context.Context, url string, opts Options) (*Backend, error) {
 	if _, ok := config.ConnConfig.RuntimeParams["application_name"]; !ok {
 		config.ConnConfig.RuntimeParams["application_name"] = "rota"
 	}
-	config.ConnConfig.BuildContextWatcherHandler = cancelRequests
+	requests := &sync.WaitGroup{}
+	config.ConnConfig.BuildContextWatcherHandler = cancelRequests(requests)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, storeError(ctx, "open", err)
@@ -66,9 +68,10 @@ func Open(ctx context.Context, url string, opts Options) (*Backend, error) {
 	b, err := openRetrying(ctx, pool, opts)
 	if err != nil {
 		pool.Close()
+		requests.Wait()
 		return nil, err
 	}
-	b.own = true
+	b.own, b.requests = true, requests
 	return b, nil
 }
 
@@ -217,6 +220,7 @@ func (b *Backend) Close() error {
 	b.calls.Wait()
 	if b.own {
 		b.pool.Close()
+		b.requests.Wait()
 	}
 	return nil
 }

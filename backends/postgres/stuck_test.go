@@ -147,3 +147,68 @@ func TestAsksRarelyWhileLocked(t *testing.T) {
 		t.Errorf("the job of an hour later is due in %v", n)
 	}
 }
+
+// P6: what is locked in one tier takes nothing from the others, also in claims by turn,
+// which give each tier its share.
+func TestLockedTierHidesNoOther(t *testing.T) {
+	t.Parallel()
+	replaced := core.NewJob{Priority: 1}
+	for _, c := range []struct {
+		name string
+		lock func(q queue, tx pgx.Tx)
+	}{
+		{"Replaced", func(q queue, tx pgx.Tx) {
+			q.stored(q.b.Publish(q.Context(), keyed(q, replaced, core.Reject)))
+			publishes(replaced, core.ReplacePending, true)(q, tx, nil)
+		}},
+		{"Arrivals", func(q queue, tx pgx.Tx) {
+			q.settleAll(tx, 1)
+			for range 30 {
+				q.publish("g0", "")
+			}
+			q.stored(q.b.Publish(q.Context(), keyed(q, replaced, core.Reject)))
+			publishes(replaced, core.ReplacePending, true)(q, tx, nil)
+		}},
+		{"Lease", func(q queue, tx pgx.Tx) {
+			req := q.jobs("g", "x")
+			req.Jobs[0].Priority = 1
+			q.stored(q.b.Publish(q.Context(), req))
+			res, err := q.b.Claim(q.Context(), core.ClaimRequest{Queue: q.name, Max: 1, Lease: core.MinLease})
+			check(q, err)
+			settlesTo(core.Complete, 0)(q, tx, res.Leases)
+			time.Sleep(2 * core.MinLease)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t, openShared(t))
+			tx := begin(t, pgx.TxOptions{})
+			c.lock(q, tx)
+			time.Sleep(20 * time.Millisecond) // it is due before the other
+			q.publish("free", "free")
+			for range 3 {
+				res, err := q.b.Claim(t.Context(), core.ClaimRequest{Queue: q.name, Max: 1, Lease: hour, ByTurn: true})
+				check(t, err)
+				if len(res.Leases) == 1 {
+					equal(t, "job", res.Leases[0].JobID, "free")
+					return
+				}
+			}
+			t.Error("the job of the other tier was not found")
+		})
+	}
+}
+
+// What claims have passed they leave alone for ten seconds at most, however often they
+// pass more.
+func TestPassedForTenSecondsAtMost(t *testing.T) {
+	t.Parallel()
+	pool := openShared(t).pool
+	var first, again, late int64
+	check(t, pool.QueryRow(t.Context(), `WITH p AS (SELECT rota.passed(rota.bounds_valid(NULL), 25, 7, rota.us()) AS b)
+		SELECT (rota.bounds_valid(b))[25], (rota.bounds_valid(rota.passed(b[:40] || b[41] - 9000000, 26, 8, rota.us())))[25],
+			(rota.bounds_valid(rota.passed(b[:40] || b[41] - 10000001, 26, 8, rota.us())))[25] FROM p`).Scan(&first, &again, &late))
+	equal(t, "at first", first, 7)
+	equal(t, "after nine seconds, when more is passed", again, 7)
+	equal(t, "after ten seconds", late, 0)
+}

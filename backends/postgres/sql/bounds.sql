@@ -10,6 +10,7 @@
 --   8..12   of at of arrivals, by tier;  13..17 of lanes;  18..22 of leases
 --   23      until when the others below hold, 0 for not at all
 --   24      as 5;  25..39 as 8..22;  40 as 4: what lies before has been passed
+--   41      since when any of them holds
 --
 -- Every transaction writes due times, and arrivals, that lie behind the
 -- time at which it got its id, or else calls rewound. So what is written
@@ -18,12 +19,12 @@
 --
 -- What was passed is alive, but an open transaction of a program keeps it from being claimed.
 -- When that is much, claims leave it alone for a second or four times as long as it took to pass
--- it, and take what lies behind.
+-- it, but for ten seconds at most, and take what lies behind.
 
 -- bounds_valid drops bounds that may not hold any more.
 CREATE OR REPLACE FUNCTION rota.bounds_valid(b bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
-	none bigint[] := array_fill(0::bigint, ARRAY[40]);
+	none bigint[] := array_fill(0::bigint, ARRAY[41]);
 	now bigint := rota.us();
 BEGIN
 	IF pg_is_in_recovery() THEN -- a standby has no era, and a claim has no use there
@@ -33,17 +34,17 @@ BEGIN
 		INSERT INTO rota.era DEFAULT VALUES ON CONFLICT DO NOTHING;
 		PERFORM rota.rewound();
 	END IF;
-	IF coalesce(array_length(b, 1), 0) <> 40 OR greatest(b[1], b[2]) > now THEN
+	IF coalesce(array_length(b, 1), 0) <> 41 OR greatest(b[1], b[2]) > now THEN
 		RETURN none;
 	END IF;
-	IF b[23] <> 0 AND b[23] - now NOT BETWEEN 0 AND 30000000 THEN
-		b[23:40] := none[23:40];
+	IF b[23] <> 0 AND (b[23] < now OR now - b[41] NOT BETWEEN 0 AND 10000000) THEN
+		b[23:41] := none[23:41];
 	END IF;
 	IF coalesce(pg_sequence_last_value('rota.rewind'::regclass), 0) >= b[1] THEN
 		none[1] := b[1];
 		none[2] := b[2];
 		none[3] := b[3];
-		none[23:40] := b[23:40];
+		none[23:41] := b[23:41];
 		RETURN none;
 	END IF;
 	RETURN b;
@@ -56,8 +57,11 @@ DECLARE
 	now CONSTANT bigint := rota.us();
 BEGIN
 	IF place IS NOT NULL THEN
+		IF b[23] = 0 THEN
+			b[41] := now;
+		END IF;
 		b[i] := place;
-		b[23] := now + least(greatest(1000000, 4 * (now - began)), 30000000);
+		b[23] := now + greatest(1000000, 4 * (now - began));
 	END IF;
 	RETURN b;
 END $$;

@@ -10,7 +10,7 @@
 -- It gives a row for each lease, and a last one (o_ord -1) whose o_meta says what
 -- came of it: [outcome, now, next, bounds...]; outcome 0: done, 1: paused, 2: no
 -- such queue, 3: isolation other than read committed, 4: done, and there may be more
--- at once, because the answer is as large as it may be or enough was looked at.
+-- at once, because enough was looked at.
 CREATE OR REPLACE FUNCTION rota.claim(p_queue text, p_max integer, p_min integer, p_lease bigint, p_owner text, p_salt bigint, p_bounds bigint[], p_turn boolean)
 RETURNS TABLE (o_ord integer, o_fence bigint, o_until bigint, o_meta bigint[],
 	o_seq bigint, o_id text, o_grp text, o_kind text, o_payload bytea, o_headers text, o_prio integer, o_attempt integer, o_max_attempts integer,
@@ -39,9 +39,7 @@ DECLARE
 	v_stuck integer; -- those of this tier that stay where they are
 	v_busy text[] := '{}'; -- some groups whose seats others have locked
 	v_over boolean := false; -- enough was looked at
-	v_full boolean := false; -- the answer is as large as it may be
-	v_room bigint := 8388608; -- how many bytes of jobs may still be added to it
-	v_sized integer := 0; -- for how many jobs room counts
+	v_slow boolean; -- much was passed in scans
 	v_next bigint;
 	n integer;
 	m integer;
@@ -99,8 +97,14 @@ BEGIN
 		v_shares := rota.shares(q, p_max, p_min, v_now, b, v_first);
 	END IF;
 	v_low := rota.lowest_place(b);
-	FOR v_tier IN REVERSE 4..p_min LOOP
-		CONTINUE WHEN least(v_first[1 + v_tier], v_first[6 + v_tier], v_first[11 + v_tier], v_now + 1) > v_now;
+	-- By turn, what a tier can not use of its share, because others have locked it, is for all.
+	FOREACH v_tier IN ARRAY CASE WHEN v_shares IS NULL THEN '{4,3,2,1,0}'::integer[] ELSE '{4,3,2,1,0,-1,4,3,2,1,0}' END LOOP
+		IF v_tier < 0 THEN
+			EXIT WHEN v_got = p_max;
+			v_shares := NULL;
+			v_most := p_max;
+		END IF;
+		CONTINUE WHEN v_tier < p_min OR least(v_first[1 + v_tier], v_first[6 + v_tier], v_first[11 + v_tier], v_now + 1) > v_now;
 		IF v_shares IS NOT NULL THEN
 			v_most := least(p_max, v_got + v_shares[v_tier + 1]);
 		END IF;
@@ -115,14 +119,10 @@ BEGIN
 		LOOP
 			v_had := v_got;
 			v_need := v_most - v_got;
-			EXIT WHEN v_need = 0 OR v_full OR v_over;
-			IF v_seen > 5000 AND v_from <> ARRAY[f_at, s_due, e_due] THEN -- the next claim goes on from here
+			EXIT WHEN v_need = 0 OR v_over;
+			IF (v_seen > 20000 OR v_stuck > 5000) AND v_from <> ARRAY[f_at, s_due, e_due] THEN -- the next claim goes on from here
 				v_over := true;
 				EXIT;
-			END IF;
-			IF v_got > v_sized THEN
-				v_room := 8388608 - rota.claimed_bytes(v_q, v_until, p_salt);
-				v_sized := v_got;
 			END IF;
 			WITH f AS MATERIALIZED (
 				SELECT a.ctid, a.grp, a.at, a.place FROM rota.arrival a
@@ -189,16 +189,13 @@ BEGIN
 			IF s_tid IS NOT NULL THEN
 				RETURN QUERY
 				WITH h AS MATERIALIZED (
-					SELECT x.tid, x.ord, x.key, x.lone, j.*, j.run_at <= v_now AS fit,
-						sum(j.size) OVER turn <= v_room OR v_got = 0 AND sum(j.size) OVER turn = j.size AS small
-					FROM unnest(s_tid, s_ord, s_key, s_lone, s_floor) AS x(tid, ord, key, lone, floor)
+					SELECT x.tid, x.ord, x.key, x.lone, j.*, j.run_at <= v_now AS fit FROM unnest(s_tid, s_ord, s_key, s_lone, s_floor) AS x(tid, ord, key, lone, floor)
 					LEFT JOIN LATERAL (
-						(SELECT j1.ctid AS jtid, j1.*, rota.size_of(j1) AS size FROM rota.job j1 WHERE NOT x.lone AND j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= x.floor
+						(SELECT j1.ctid AS jtid, j1.* FROM rota.job j1 WHERE NOT x.lone AND j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= x.floor
 							ORDER BY j1.place, j1.seq LIMIT 1)
 						UNION ALL
-						(SELECT j2.ctid AS jtid, j2.*, rota.size_of(j2) FROM rota.job j2 WHERE x.lone AND j2.queue = v_q AND j2.id = x.key AND j2.state < 5 LIMIT 1)
+						(SELECT j2.ctid AS jtid, j2.* FROM rota.job j2 WHERE x.lone AND j2.queue = v_q AND j2.id = x.key AND j2.state < 5 LIMIT 1)
 					) j ON true
-					WINDOW turn AS (ROWS UNBOUNDED PRECEDING)
 				), k AS MATERIALIZED (
 					SELECT h.seq FROM h, LATERAL (SELECT z.ctid AS jtid FROM rota.job z WHERE z.ctid = h.jtid FOR NO KEY UPDATE SKIP LOCKED) z
 					WHERE h.fit AND h.dedup_key IS NOT NULL AND z.jtid = h.jtid
@@ -209,7 +206,7 @@ BEGIN
 				), took AS (
 					UPDATE rota.lane x SET leased = true, due = v_until, floor = least(h.place, greatest(x.floor, b[1])), fence = greatest(v_base + h.ord, x.fence + 1),
 						salt = p_salt, job = h.seq, attempt = h.attempt + 1, owner = p_owner, claimed_at = v_now, claimed_from = h.state
-					FROM h WHERE x.ctid = h.tid AND h.fit AND h.small AND (h.dedup_key IS NULL OR h.seq IN (SELECT k.seq FROM k))
+					FROM h WHERE x.ctid = h.tid AND h.fit AND (h.dedup_key IS NULL OR h.seq IN (SELECT k.seq FROM k))
 					RETURNING v_seen - n + h.ord, x.fence, v_until, NULL::bigint[], h.seq, h.id, h.grp, h.kind, h.payload, h.headers::text, x.tier::integer, x.attempt, h.max_attempts,
 						h.run_at, h.timeout, h.deadline, h.retention, h.on_failure::integer, h.on_exhausted::integer, h.scheduling::integer,
 						h.created_at, h.failures::text, h.result, h.dedup_key, x.ctid
@@ -217,18 +214,13 @@ BEGIN
 				SELECT * FROM took;
 				GET DIAGNOSTICS m = ROW_COUNT;
 				v_got := v_got + m;
-				IF m < array_length(s_tid, 1) THEN -- lanes that stayed where they were have an empty line, a head that is being replaced, or one that is too large
+				IF m < array_length(s_tid, 1) THEN -- lanes that stayed where they were have an empty line, or a head that is being replaced
 					SELECT array_agg(x.ctid) FILTER (WHERE x.drained), array_agg(x.key) FILTER (WHERE x.drained), array_agg(x.floor) FILTER (WHERE x.drained),
-						v_stuck + count(*) FILTER (WHERE NOT x.drained), coalesce(sum(x.size), 0) > v_room
-					INTO g_tid, g_key, g_floor, v_stuck, v_full
-					FROM unnest(s_tid) AS y(tid), LATERAL (SELECT z.ctid, z.key, z.floor, NOT z.lone AND j.size IS NULL AS drained, j.size
-						FROM rota.lane z LEFT JOIN LATERAL (
-							(SELECT rota.size_of(j1) AS size FROM rota.job j1 WHERE NOT z.lone AND j1.queue = v_q AND j1.grp = z.key AND j1.inline AND j1.place >= z.floor
-								ORDER BY j1.place, j1.seq LIMIT 1)
-							UNION ALL
-							(SELECT rota.size_of(j2) FROM rota.job j2 WHERE z.lone AND j2.queue = v_q AND j2.id = z.key LIMIT 1)
-						) j ON true
-						WHERE z.ctid = y.tid) x;
+						v_stuck + count(*) FILTER (WHERE NOT x.drained)
+					INTO g_tid, g_key, g_floor, v_stuck
+					FROM unnest(s_tid) AS y(tid), LATERAL (SELECT z.ctid, z.key, z.floor, NOT z.lone AND (SELECT j.seq FROM rota.job j
+						WHERE j.queue = v_q AND j.grp = z.key AND j.inline AND j.place >= z.floor ORDER BY j.place, j.seq LIMIT 1) IS NULL AS drained
+						FROM rota.lane z WHERE z.ctid = y.tid) x;
 					IF g_tid IS NOT NULL THEN
 						PERFORM rota.vacate(v_q, g_tid, g_key, g_floor, false, v_now);
 					END IF;
@@ -252,10 +244,10 @@ BEGIN
 				-- The others get one, leased if the arrival is that of the first job. An
 				-- arrival of a job that has gone stands for those behind it.
 				WITH h AS MATERIALIZED (
-					SELECT x.*, j.ctid AS jtid, j.seq, j.place, j.run_at, j.created_at, j.attempt, j.prio, j.state, j.dedup_key, j.size,
+					SELECT x.*, j.ctid AS jtid, j.seq, j.place, j.run_at, j.created_at, j.attempt, j.prio, j.state, j.dedup_key,
 						j.place = x.first AND j.run_at <= v_now AND j.prio = v_tier AS fit
 					FROM unnest(f_tid, f_ord, f_key, f_place) AS x(tid, ord, key, first) LEFT JOIN LATERAL (
-						SELECT j1.ctid, j1.*, rota.size_of(j1) AS size FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= least(v_low, x.first)
+						SELECT j1.ctid, j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= least(v_low, x.first)
 						ORDER BY j1.place, j1.seq LIMIT 1) j ON true
 					WHERE (SELECT y.key FROM rota.seat y WHERE y.queue = v_q AND y.key = x.key LIMIT 1) IS NULL
 				), first AS MATERIALIZED (
@@ -264,9 +256,7 @@ BEGIN
 					SELECT h.seq FROM first h, LATERAL (SELECT z.ctid AS jtid FROM rota.job z WHERE z.ctid = h.jtid FOR NO KEY UPDATE SKIP LOCKED) z
 					WHERE h.fit AND h.dedup_key IS NOT NULL
 				), best AS MATERIALIZED (
-					SELECT h.*, h.small AND h.fit AND (h.dedup_key IS NULL OR h.seq IN (SELECT k.seq FROM k)) AS ok
-					FROM (SELECT first.*, sum(first.size) OVER turn <= v_room OR v_got = 0 AND sum(first.size) OVER turn = first.size AS small
-						FROM first WINDOW turn AS (ORDER BY first.ord ROWS UNBOUNDED PRECEDING)) h
+					SELECT h.*, h.fit AND (h.dedup_key IS NULL OR h.seq IN (SELECT k.seq FROM k)) AS ok FROM first h
 				), seats AS (
 					INSERT INTO rota.seat (queue, key) SELECT v_q, best.key FROM best ON CONFLICT (queue, key) DO NOTHING RETURNING key
 				), made AS (
@@ -286,8 +276,8 @@ BEGIN
 					array_agg(made.job) FILTER (WHERE made.leased), array_agg(least(made.floor, v_low)) FILTER (WHERE made.leased),
 					coalesce(bool_or(NOT made.leased AND made.due <= v_now), false),
 					coalesce(bool_or(NOT made.leased AND made.due <= v_now AND made.key NOT IN (SELECT best.key FROM best WHERE best.fit)), false),
-					v_stuck + array_length(f_tid, 1) - m - (SELECT count(*) FROM used), v_full OR EXISTS (SELECT 1 FROM best WHERE best.fit AND NOT best.small)
-				INTO g_tid, g_key, g_fence, g_job, g_floor, v_made, v_again, v_stuck, v_full FROM made;
+					v_stuck + array_length(f_tid, 1) - m - (SELECT count(*) FROM used)
+				INTO g_tid, g_key, g_fence, g_job, g_floor, v_made, v_again, v_stuck FROM made;
 				IF m = 0 AND v_got = v_had AND array_length(v_busy, 1) IS DISTINCT FROM 100 THEN
 					v_busy := (v_busy || ARRAY(SELECT DISTINCT x FROM unnest(f_key) x
 						WHERE (SELECT y.key FROM rota.seat y WHERE y.queue = v_q AND y.key = x LIMIT 1) IS NOT NULL AND x NOT IN (SELECT unnest(g_key))))[1:100];
@@ -322,9 +312,10 @@ BEGIN
 				v_kept := least(2 * greatest(v_need, v_kept), 200);
 			END IF;
 		END LOOP;
-		EXIT WHEN v_full;
-		IF v_stuck > 200 THEN
-			b := rota.passed(b, 25 + v_tier, f_at, v_began);
+		-- What scans pass because its group is in v_busy is not counted, but takes its time.
+		v_slow := array_length(v_busy, 1) > 0 AND rota.us() - v_began > 20000;
+		IF v_stuck > 200 OR v_slow THEN
+			b := rota.passed(b, 25 + v_tier, CASE WHEN v_slow AND v_got < v_most AND NOT v_over THEN greatest(f_at, v_now) ELSE f_at END, v_began);
 			b := rota.passed(b, 30 + v_tier, s_due, v_began);
 			b := rota.passed(b, 35 + v_tier, e_due, v_began);
 		END IF;
@@ -344,7 +335,7 @@ BEGIN
 	END IF;
 	v_now := rota.us();
 	o_ord := -1;
-	o_meta := ARRAY[CASE WHEN v_full OR v_over THEN 4 ELSE 0 END, v_now, coalesce(v_next, 0)] || b;
+	o_meta := ARRAY[CASE WHEN v_over THEN 4 ELSE 0 END, v_now, coalesce(v_next, 0)] || b;
 	RETURN NEXT;
 END $$;
 
@@ -366,18 +357,6 @@ BEGIN
 			UPDATE rota.lane x SET tier = h.prio, floor = 0 WHERE x.ctid = t AND h.seq IS NOT NULL;
 		END IF;
 	END LOOP;
-END $$;
-
--- size_of is about how many bytes a job takes in an answer. Large values need not be read for it.
-CREATE OR REPLACE FUNCTION rota.size_of(j rota.job) RETURNS integer LANGUAGE sql STABLE AS $$
-	SELECT octet_length(j.payload) + coalesce(octet_length(j.result), 0) + coalesce(pg_column_size(j.headers), 0) + coalesce(pg_column_size(j.failures), 0)
-$$;
-
--- claimed_bytes is the size of the jobs that this claim has leased so far.
-CREATE OR REPLACE FUNCTION rota.claimed_bytes(p_queue integer, p_until bigint, p_salt bigint) RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-	RETURN (SELECT coalesce(sum(rota.size_of(j)), 0)::bigint FROM rota.lane x, LATERAL rota.running_job(x) j
-		WHERE x.queue = p_queue AND x.tier = ANY (ARRAY[0, 1, 2, 3, 4]) AND x.leased = true AND x.due = p_until AND x.salt = p_salt);
 END $$;
 
 -- shares gives how many leases each tier (from 0 on) may get in a claim by turn: as
