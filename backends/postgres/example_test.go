@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-queue/rota/backends/postgres"
 	"github.com/rota-queue/rota/core"
+	"github.com/rota-queue/rota/core/worker"
 )
 
 func Example() {
@@ -84,21 +85,31 @@ func ExampleBackend_SettleTx() {
 	var (
 		pool    *pgxpool.Pool         // of the program
 		backend *rotapostgres.Backend // on the same database
-		lease   core.Lease            // as claimed
 	)
-	ship := func() error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "UPDATE orders SET shipped = true WHERE id = $1", 17); err != nil {
+	ship := func(ctx context.Context, task *worker.Task) error {
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "UPDATE orders SET shipped = true WHERE id = $1", string(task.Job.Payload)); err != nil {
 				return err
 			}
-			results, err := backend.SettleTx(ctx, tx, lease.Queue, []core.Outcome{{Lease: lease.LeaseRef, Action: core.Complete}})
+			lease := task.Lease()
+			results, err := backend.SettleTx(ctx, tx, lease.Queue, []core.Outcome{{Lease: lease, Action: core.Complete}})
 			if err != nil {
 				return err
 			}
 			return results[0].Err // core.ErrLeaseLost rolls the update back
 		})
+		if err != nil {
+			return err // the worker retries the job
+		}
+		return worker.AlreadySettled() // or the worker would settle it again
 	}
-	_ = ship
+	w, err := worker.New(backend, worker.Config{Queues: []worker.Queue{{Name: "orders"}}, Handler: worker.HandlerFunc(ship)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := w.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
 }
 
 func ExampleMigrationSQL() {
