@@ -184,8 +184,8 @@ func TestLockedTierHidesNoOther(t *testing.T) {
 			q := newQueue(t, openShared(t))
 			tx := begin(t, pgx.TxOptions{})
 			c.lock(q, tx)
-			time.Sleep(20 * time.Millisecond) // it is due before the other
-			q.publish("free", "free")
+			time.Sleep(20 * time.Millisecond)
+			q.publish("", "free") // without a group, and so without a head start: due behind what is locked
 			for range 3 {
 				res, err := q.b.Claim(t.Context(), core.ClaimRequest{Queue: q.name, Max: 1, Lease: hour, ByTurn: true})
 				check(t, err)
