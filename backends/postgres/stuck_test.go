@@ -148,6 +148,28 @@ func TestAsksRarelyWhileLocked(t *testing.T) {
 	}
 }
 
+// A claim that takes long because the machine is busy leaves nothing aside for later:
+// only one that has passed much does.
+func TestSlowClaimLeavesNothingAside(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	q := newQueue(t, open(t, url, Options{}))
+	_, err := connect(t, url).Exec(t.Context(), `
+		ALTER FUNCTION rota.firsts RENAME TO firsts_at_once;
+		CREATE FUNCTION rota.firsts(q rota.queue, b bigint[], now bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
+		BEGIN PERFORM pg_sleep(0.05); RETURN rota.firsts_at_once(q, b, now); END $$`)
+	check(t, err)
+	tx, err := connect(t, url).Begin(t.Context())
+	check(t, err)
+	q.settleAll(tx, 1)
+	q.publish("g0", "behind")
+	for range 3 {
+		q.wantNothing()
+	}
+	check(t, tx.Commit(t.Context()))
+	q.wantClaim("behind")
+}
+
 // P6: what is locked in one tier takes nothing from the others, also in claims by turn,
 // which give each tier its share.
 func TestLockedTierHidesNoOther(t *testing.T) {

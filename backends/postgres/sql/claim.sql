@@ -312,8 +312,9 @@ BEGIN
 				v_kept := least(2 * greatest(v_need, v_kept), 200);
 			END IF;
 		END LOOP;
-		-- What scans pass because its group is in v_busy is not counted, but takes its time.
-		v_slow := array_length(v_busy, 1) > 0 AND rota.us() - v_began > 20000;
+		-- What scans pass because its group is in v_busy is not counted. It is looked at only
+		-- when the claim took long, which a busy machine can cause as well.
+		v_slow := array_length(v_busy, 1) > 0 AND rota.us() - v_began > 20000 AND rota.long(q, v_tier, v_from[1], v_now);
 		IF v_stuck > 200 OR v_slow THEN
 			b := rota.passed(b, 25 + v_tier, CASE WHEN v_slow AND v_got < v_most AND NOT v_over THEN greatest(f_at, v_now) ELSE f_at END, v_began);
 			b := rota.passed(b, 30 + v_tier, s_due, v_began);
@@ -337,6 +338,13 @@ BEGIN
 	o_ord := -1;
 	o_meta := ARRAY[CASE WHEN v_over THEN 4 ELSE 0 END, v_now, coalesce(v_next, 0)] || b;
 	RETURN NEXT;
+END $$;
+
+-- long tells whether 1,000 arrivals or more of a tier have come since then.
+CREATE OR REPLACE FUNCTION rota.long(q rota.queue, p_tier integer, since bigint, now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN (SELECT a.at FROM rota.arrival a WHERE a.queue = q.id AND a.tier = p_tier AND a.at >= since AND a.at <= now + q.head_start
+		ORDER BY a.at OFFSET 999 LIMIT 1) IS NOT NULL;
 END $$;
 
 -- unlease takes back the leases of lanes just made whose job was not the first any
