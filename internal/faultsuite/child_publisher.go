@@ -17,8 +17,8 @@ type publisherSpec struct {
 	Name   string // starts the ids of its jobs
 	Queue  string
 	Groups []string
-	// Batch is the greatest number of jobs in a call; Pause the longest time
-	// between two calls.
+	// Batch is the greatest number of jobs in a call; Pause the longest time between
+	// two calls that are quick.
 	Batch int
 	Pause time.Duration
 	// Insist publishes a batch again, with the same ids, until it is acknowledged.
@@ -42,10 +42,14 @@ const storeTimeout = 2 * time.Second
 func publisherMain(c child, spec publisherSpec) error {
 	p := &publisher{child: c, spec: spec}
 	for batch := 1; c.ctx.Err() == nil; batch++ {
+		start := time.Now()
 		p.publish(batch)
+		// Longer where calls take long: else a busy machine gets more jobs than it can do,
+		// and the storm is mostly the draining of them.
+		pause := rand.N(spec.Pause+1) + min(3*time.Since(start), 8*spec.Pause)
 		select {
 		case <-c.ctx.Done():
-		case <-time.After(rand.N(spec.Pause + 1)):
+		case <-time.After(pause):
 		}
 	}
 	return nil
