@@ -46,7 +46,7 @@ func publisherMain(c child, spec publisherSpec) error {
 		p.publish(batch)
 		// Longer where calls take long: else a busy machine gets more jobs than it can do,
 		// and the storm is mostly the draining of them.
-		pause := rand.N(spec.Pause+1) + min(3*time.Since(start), 8*spec.Pause)
+		pause := rand.N(spec.Pause+1) + min(3*time.Since(start), 8*stormPause)
 		select {
 		case <-c.ctx.Done():
 		case <-time.After(pause):
