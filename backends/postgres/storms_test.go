@@ -355,10 +355,18 @@ func TestCancelledLeavesNoLock(t *testing.T) {
 	}
 	wg.Wait()
 	var locks int
+	var who string // has them, and what that one waits for
 	conn := connect(t, url)
+	defer func() {
+		if t.Failed() {
+			t.Logf("%d advisory locks: %s", locks, who)
+		}
+	}()
 	eventually(t, "no advisory lock is left", func() bool { // the last cancelled ones may still be at it
-		check(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-			WHERE d.datname = current_database() AND l.locktype = 'advisory'`).Scan(&locks))
+		check(t, conn.QueryRow(t.Context(), `SELECT count(*), coalesce(string_agg(concat_ws(' ', a.pid, l.mode, l.granted, a.state, a.wait_event_type, a.wait_event,
+				now() - a.query_start, left(a.query, 80), pg_blocking_pids(a.pid)::text), E'\n'), '')
+			FROM pg_locks l JOIN pg_database d ON d.oid = l.database LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+			WHERE d.datname = current_database() AND l.locktype = 'advisory'`).Scan(&locks, &who))
 		return locks == 0
 	})
 	q.publish("g", "b")

@@ -12,16 +12,32 @@ AS $$ SELECT greatest((date_part('epoch', clock_timestamp()) * 1000000)::bigint,
 -- nextval before it takes the lock on the sequence itself, and whoever calls has a
 -- transaction id, so nothing in the expression can fail or be cancelled between the
 -- lock and its release, and no state of the session outlives the statement.
+--
+-- Nobody waits for the lock: a session that is cancelled just as it is given a lock it has
+-- waited for keeps that, beyond the end of its transaction.
 CREATE OR REPLACE FUNCTION rota.take(n integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	k integer := 'rota.ticks'::regclass::oid::integer;
 	first bigint;
 BEGIN
 	first := nextval('rota.ticks');
-	first := (CASE WHEN pg_advisory_lock(1919906913, k) IS NOT NULL THEN
+	FOR try IN 1..2147483647 LOOP
+		first := CASE WHEN pg_try_advisory_lock(1919906913, k) THEN
 			setval('rota.ticks', greatest(nextval('rota.ticks'), (date_part('epoch', clock_timestamp()) * 1000000)::bigint) + n - 1)
-		END) - n + 1 + (CASE WHEN pg_advisory_unlock(1919906913, k) THEN 0 ELSE 0 END);
+			- n + 1 + (CASE WHEN pg_advisory_unlock(1919906913, k) THEN 0 ELSE 0 END) END;
+		EXIT WHEN first IS NOT NULL;
+		PERFORM rota.retry_lock(try);
+	END LOOP;
 	RETURN first;
+END $$;
+
+-- retry_lock passes the time until the next try. Locks are held for microseconds, or until a
+-- holder that has lost its processor has it again.
+CREATE OR REPLACE FUNCTION rota.retry_lock(try integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF try % 100 = 0 THEN
+		PERFORM pg_sleep(0.001);
+	END IF;
 END $$;
 
 -- rewound says that this transaction is about to write a due time of the past,
@@ -34,7 +50,11 @@ DECLARE
 BEGIN
 	PERFORM pg_current_xact_id();
 	last := nextval('rota.rewind');
-	last := (CASE WHEN pg_advisory_lock(1919906913, k) IS NOT NULL THEN
+	FOR try IN 1..2147483647 LOOP -- as in take
+		last := CASE WHEN pg_try_advisory_lock(1919906913, k) THEN
 			setval('rota.rewind', greatest(nextval('rota.rewind'), rota.us()))
-		END) + (CASE WHEN pg_advisory_unlock(1919906913, k) THEN 0 ELSE 0 END);
+			+ (CASE WHEN pg_advisory_unlock(1919906913, k) THEN 0 ELSE 0 END) END;
+		EXIT WHEN last IS NOT NULL;
+		PERFORM rota.retry_lock(try);
+	END LOOP;
 END $$;
