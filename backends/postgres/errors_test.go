@@ -57,7 +57,7 @@ func TestOpenNobodyThere(t *testing.T) {
 	check(t, err)
 	addr := listener.Addr().String()
 	check(t, listener.Close())
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err = Open(ctx, "postgres://postgres@"+addr+"/postgres?sslmode=disable", Options{})
 	wantError(t, err, core.ErrUnavailable, "connection refused")
