@@ -148,7 +148,7 @@ func TestAsksRarelyWhileLocked(t *testing.T) {
 	}
 }
 
-// A claim that takes long because the machine is busy leaves nothing aside for later:
+// P6: a claim that takes long because the machine is busy leaves nothing aside for later:
 // only one that has passed much does.
 func TestSlowClaimLeavesNothingAside(t *testing.T) {
 	t.Parallel()
@@ -166,8 +166,20 @@ func TestSlowClaimLeavesNothingAside(t *testing.T) {
 	for range 3 {
 		q.wantNothing()
 	}
+	aside := func() bool { return q.b.bounds.of(q.name).take()[22] != 0 } // see sql/bounds.sql
+	equal(t, "something is left aside", aside(), false)
 	check(t, tx.Commit(t.Context()))
 	q.wantClaim("behind")
+	tx, err = connect(t, url).Begin(t.Context())
+	check(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM rota.seat FOR UPDATE") // so that the arrivals of what is published stay
+	check(t, err)
+	for range 1_010 {
+		q.publish("g0", "") // an arrival each
+	}
+	q.wantNothing()
+	equal(t, "something is left aside", aside(), true)
+	check(t, tx.Rollback(t.Context()))
 }
 
 // P6: what is locked in one tier takes nothing from the others, also in claims by turn,
