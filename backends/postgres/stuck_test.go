@@ -40,9 +40,13 @@ func TestLockedHidesNothing(t *testing.T) {
 		n    int                      // how many can be claimed then, or some of them
 	}{
 		{"Arrivals", func(q queue, tx pgx.Tx) {
-			q.settleAll(tx, 1)
-			q.publishMany(21_000, func(int) core.NewJob { return core.NewJob{Group: "g0", RunAt: time.Now().Add(-hour)} })
-		}, 1},
+			q.settleAll(tx, 1000)
+			for range 8 { // a publish leaves one arrival of each of its groups
+				q.publishMany(1000, func(i int) core.NewJob {
+					return core.NewJob{Group: fmt.Sprint("g", i), RunAt: time.Now().Add(-hour)}
+				})
+			}
+		}, 1000},
 		{"Replaced", func(q queue, tx pgx.Tx) {
 			job := func(i int) core.NewJob {
 				return core.NewJob{Dedup: core.Dedup{Key: fmt.Sprint("k", i), OnConflict: core.ReplacePending}}
