@@ -1,11 +1,15 @@
 package rotapostgres
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/rota-queue/rota/core"
@@ -126,4 +130,60 @@ func TestClaimWaitsForNoLane(t *testing.T) {
 	equal(t, "a second lane was made", made, false)
 	check(t, lock.Commit(t.Context()))
 	q.complete(q.wantClaim("b"))
+}
+
+// P2: a claim that makes several lanes hands out one of them, and then finds that the job of
+// another is not the first any more, so that it takes that lease back. It must not look again at
+// the one it has handed out: an earlier job of that group may be there by now, whose
+// transaction has just been committed.
+func TestClaimKeepsWhatItHandsOut(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	q := newQueue(t, open(t, url, Options{}))
+	const gate = 77
+	exec := func(conn interface {
+		Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
+	}, sql string, args ...any) {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), sql, args...)
+		check(t, err)
+	}
+	begin := func() pgx.Tx {
+		t.Helper()
+		tx, err := connect(t, url).Begin(t.Context())
+		check(t, err)
+		return tx
+	}
+	q.publish("before", "before")
+	q.complete(q.wantClaim("before")) // the first claim of a database calls it too
+	exec(q.b.pool, `ALTER FUNCTION rota.rewound RENAME TO rewound_at_once;
+		CREATE FUNCTION rota.rewound() RETURNS void LANGUAGE plpgsql AS $$
+		BEGIN PERFORM pg_advisory_xact_lock(77); PERFORM rota.rewound_at_once(); END $$`)
+	// The claim is to find a0 before a1 once it has the seat it waits for.
+	first, second, closed := begin(), begin(), begin()
+	q.stored(q.b.PublishTx(t.Context(), first, q.jobs("a", "a0")))
+	q.stored(q.b.PublishTx(t.Context(), second, q.jobs("b", "b0")))
+	q.publish("a", "a1")
+	q.publish("b", "b1")
+	exec(first, "INSERT INTO rota.seat (queue, key) SELECT id, 'a' FROM rota.queue WHERE name = $1", q.name)
+	exec(closed, "SELECT pg_advisory_xact_lock($1)", gate)
+	var leases []core.Lease
+	claimed := later(q, func() error {
+		res, err := q.b.Claim(t.Context(), core.ClaimRequest{Queue: q.name, Max: 2, Lease: hour, Owner: "test"})
+		leases = res.Leases
+		return err
+	})
+	eventually(t, "the claim waits for the seat", q.waitsFor(first))
+	exec(first, "DELETE FROM rota.seat s USING rota.queue q WHERE q.id = s.queue AND q.name = $1", q.name)
+	check(t, first.Commit(t.Context()))
+	eventually(t, "the claim takes back a lease", q.waitsFor(closed))
+	check(t, second.Commit(t.Context()))
+	check(t, closed.Commit(t.Context()))
+	claimed()
+	var ids []string
+	for _, l := range append(leases, q.claim(2)...) {
+		ids = append(ids, l.JobID)
+	}
+	slices.Sort(ids)
+	equal(t, "jobs handed out", fmt.Sprint(ids), "[a0 b1]")
 }

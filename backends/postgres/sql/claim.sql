@@ -287,20 +287,31 @@ BEGIN
 					b[13 + v_tier] := 0;
 				END IF;
 				IF g_key IS NOT NULL THEN
+					-- Now that the lane is there, its job is handed out if it is the first still. It
+					-- is not when somebody else had made the lane before, changed the line, and
+					-- removed the lane again. One statement does both, because a lane whose job it
+					-- gives must keep its lease whatever is committed meanwhile.
 					RETURN QUERY
-					SELECT (v_seen - n + x.fence - v_base)::integer, x.fence, v_until, NULL::bigint[], j.seq, j.id, j.grp, j.kind, j.payload, j.headers::text, v_tier, j.attempt + 1, j.max_attempts,
-						j.run_at, j.timeout, j.deadline, j.retention, j.on_failure::integer, j.on_exhausted::integer, j.scheduling::integer,
-						j.created_at, j.failures::text, j.result, j.dedup_key, x.tid
-					FROM unnest(g_tid, g_key, g_fence, g_job, g_floor) AS x(tid, key, fence, job, floor),
-					LATERAL (SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= x.floor
-						ORDER BY j1.place, j1.seq LIMIT 1) j
-					WHERE j.seq = x.job;
+					WITH h AS MATERIALIZED (
+						SELECT x.tid, x.fence, x.job, j.* FROM unnest(g_tid, g_key, g_fence, g_job, g_floor) AS x(tid, key, fence, job, floor)
+						LEFT JOIN LATERAL (SELECT j1.* FROM rota.job j1 WHERE j1.queue = v_q AND j1.grp = x.key AND j1.inline AND j1.place >= x.floor
+							ORDER BY j1.place, j1.seq LIMIT 1) j ON true
+					), back AS (
+						UPDATE rota.lane x SET leased = false, tier = coalesce(h.prio, x.tier), floor = 0,
+							due = CASE WHEN h.seq IS NULL THEN v_now WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - q.head_start END,
+							salt = NULL, job = NULL, owner = NULL, attempt = NULL, claimed_at = NULL
+						FROM h WHERE x.ctid = h.tid AND h.seq IS DISTINCT FROM h.job
+					)
+					SELECT (v_seen - n + h.fence - v_base)::integer, h.fence, v_until, NULL::bigint[], h.seq, h.id, h.grp, h.kind, h.payload, h.headers::text, v_tier, h.attempt + 1, h.max_attempts,
+						h.run_at, h.timeout, h.deadline, h.retention, h.on_failure::integer, h.on_exhausted::integer, h.scheduling::integer,
+						h.created_at, h.failures::text, h.result, h.dedup_key, h.tid
+					FROM h WHERE h.seq = h.job;
 					GET DIAGNOSTICS m = ROW_COUNT;
 					v_got := v_got + m;
-					IF m < array_length(g_key, 1) THEN
+					IF m < array_length(g_key, 1) THEN -- the others may be due since before the bounds
+						PERFORM rota.rewound();
 						v_again := true;
 						b[13 + v_tier] := 0;
-						PERFORM rota.unlease(v_q, g_tid, q.head_start);
 					END IF;
 				END IF;
 			END IF;
@@ -345,26 +356,6 @@ CREATE OR REPLACE FUNCTION rota.long(q rota.queue, p_tier integer, since bigint,
 BEGIN
 	RETURN (SELECT a.at FROM rota.arrival a WHERE a.queue = q.id AND a.tier = p_tier AND a.at >= since AND a.at <= now + q.head_start
 		ORDER BY a.at OFFSET 999 LIMIT 1) IS NOT NULL;
-END $$;
-
--- unlease takes back the leases of lanes just made whose job was not the first any
--- more once the lane was there: somebody else had made the lane before, changed the
--- line, and removed the lane again.
-CREATE OR REPLACE FUNCTION rota.unlease(p_queue integer, p_tid tid[], p_start bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-	l rota.lane;
-	t tid;
-	h rota.job;
-BEGIN
-	FOREACH t IN ARRAY p_tid LOOP
-		SELECT * INTO l FROM rota.lane x WHERE x.ctid = t;
-		h := rota.head(p_queue, l.key, 0);
-		IF h.seq IS DISTINCT FROM l.job THEN
-			PERFORM rota.rewound();
-			t := rota.free_lane(l, t, CASE WHEN h.run_at > h.created_at THEN h.run_at ELSE h.created_at - p_start END);
-			UPDATE rota.lane x SET tier = h.prio, floor = 0 WHERE x.ctid = t AND h.seq IS NOT NULL;
-		END IF;
-	END LOOP;
 END $$;
 
 -- shares gives how many leases each tier (from 0 on) may get in a claim by turn: as
