@@ -102,7 +102,9 @@ func testPoisonJob(t *testing.T, store Store) {
 		core.NewJob{ID: "next", Group: "g"},
 		core.NewJob{ID: "other", Group: "h"},
 	)
-	spec := workerSpec{Concurrency: 4, Lease: 300 * time.Millisecond, Handler: "poison"}
+	// The lease is long enough for a busy machine: a worker that has lost it before the handler begins
+	// has spent an attempt and lives.
+	spec := workerSpec{Concurrency: 4, Lease: time.Second, Handler: "poison"}
 	for i := range attempts {
 		w := s.addWorker(spec)
 		if err := w.Wait(); err == nil {
