@@ -138,15 +138,18 @@ BEGIN
 				SELECT x.ctid, x.key, x.floor, x.due, x.born, x.paused OR x.held AS kept FROM rota.lane x
 				WHERE x.queue = v_q AND x.tier = v_tier AND x.leased = true AND (x.due, x.born, x.key) > (e_due, e_born, e_last) AND x.due <= v_now
 				ORDER BY x.due, x.born, x.key LIMIT greatest(v_need, v_kept) FOR UPDATE SKIP LOCKED
+			), c AS MATERIALIZED ( -- what may give leases
+				SELECT x.* FROM (
+					SELECT 1 AS kind, f.ctid, f.grp AS key, false AS lone, f.place AS floor, f.at - q.head_start AS due, 0::bigint AS born FROM f
+					UNION ALL SELECT 2, s.ctid, s.key, s.lone, s.floor, s.due, s.born FROM s
+					UNION ALL SELECT 3, e.ctid, e.key, NULL, e.floor, e.due, e.born FROM e WHERE NOT e.kept) x
+				WHERE x.due <= (SELECT CASE WHEN count(*) = greatest(v_need, v_kept) THEN max(e.due) ELSE v_now END FROM e)
+				ORDER BY x.due, x.born, x.key, x.kind, x.floor LIMIT v_need
 			), u AS (
 				SELECT y.*, (row_number() OVER ())::integer AS ord FROM (
-					(SELECT x.* FROM (
-						SELECT 1 AS kind, f.ctid, f.grp AS key, false AS lone, f.place AS floor, f.at - q.head_start AS due, 0::bigint AS born FROM f
-						UNION ALL SELECT 2, s.ctid, s.key, s.lone, s.floor, s.due, s.born FROM s
-						UNION ALL SELECT 3, e.ctid, e.key, NULL, e.floor, e.due, e.born FROM e WHERE NOT e.kept) x
-					WHERE x.due <= (SELECT CASE WHEN count(*) = greatest(v_need, v_kept) THEN max(e.due) ELSE v_now END FROM e)
-					ORDER BY x.due, x.born, x.key, x.kind, x.floor LIMIT v_need)
-					UNION ALL SELECT 4, e.ctid, e.key, NULL, e.floor, e.due, e.born FROM e WHERE e.kept) y
+					SELECT c.* FROM c
+					UNION ALL SELECT 4, e.ctid, e.key, NULL, e.floor, e.due, e.born FROM e WHERE e.kept AND ((SELECT count(*) FROM c) < v_need
+						OR (e.due, e.born, e.key) < (SELECT c.due, c.born, c.key FROM c ORDER BY c.due DESC, c.born DESC, c.key DESC LIMIT 1))) y
 			)
 			SELECT array_agg(u.ctid) FILTER (WHERE kind = 2), array_agg(u.ord) FILTER (WHERE kind = 2),
 				array_agg(u.key) FILTER (WHERE kind = 2), array_agg(u.lone) FILTER (WHERE kind = 2), array_agg(u.floor) FILTER (WHERE kind = 2),
