@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -199,4 +200,82 @@ func TestDeleteQueueStorm(t *testing.T) {
 		}
 	}
 	t.Logf("%d acknowledged, %d done, %d deletions, %d refused, %d lost", len(acked), len(done), deletions.Load(), refused.Load(), lost)
+}
+
+// P12: a publish takes over the key of a finished job, and commits while the deletion of the queue, which
+// has not seen its job, waits for the key: the job keeps it.
+func TestDeleteQueueKeepsKeysTakenOver(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, openShared(t))
+	q.stored(q.b.Publish(t.Context(), keyed(q, core.NewJob{ID: "old", Retention: hour}, core.Reject)))
+	q.complete(q.wantClaim("old"))
+	tx := begin(t, pgx.TxOptions{})
+	q.stored(q.b.PublishTx(t.Context(), tx, keyed(q, core.NewJob{ID: "new"}, core.Reject)))
+	deleted := q.deleting(tx, true, nil)
+	check(t, tx.Commit(t.Context()))
+	deleted()
+	equal(t, "state of the new job", q.state("new"), core.StatePending)
+	res, err := q.b.Publish(t.Context(), keyed(q, core.NewJob{ID: "another"}, core.Reject))
+	check(t, err)
+	wantError(t, res[0].Err, core.ErrDuplicate, "")
+}
+
+// P2: while the deletion of a queue sees to the lanes that have come since, a claim leases one of them: it
+// keeps its lease.
+func TestDeleteQueueMeetsClaimOfNewJob(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	q := newQueue(t, open(t, url, Options{}))
+	exec := func(tx pgx.Tx, sql string) {
+		t.Helper()
+		_, err := tx.Exec(t.Context(), sql)
+		check(t, err)
+	}
+	begin := func() pgx.Tx {
+		t.Helper()
+		tx, err := connect(t, url).Begin(t.Context())
+		check(t, err)
+		return tx
+	}
+	makeLane := func(group string) {
+		t.Helper()
+		_, err := q.b.pool.Exec(t.Context(), "SELECT rota.lock_lane(q, $1, true) FROM rota.queue q", group)
+		check(t, err)
+	}
+	// head_changed waits at a gate, and the deletion may wait as long as the test wants.
+	_, err := q.b.pool.Exec(t.Context(), `ALTER FUNCTION rota.head_changed RENAME TO head_changed_at_once;
+		CREATE FUNCTION rota.head_changed(l rota.lane, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+		BEGIN
+			WHILE NOT pg_try_advisory_xact_lock(88) LOOP PERFORM pg_sleep(0.005); END LOOP;
+			PERFORM rota.head_changed_at_once(l, now);
+		END $$;
+		CREATE OR REPLACE FUNCTION rota.hurry() RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$`)
+	check(t, err)
+	q.publish("g", "old")
+	jobs, lane, gate := begin(), begin(), begin()
+	exec(jobs, "SELECT FROM rota.job FOR UPDATE")
+	deleted := q.deleting(jobs, true, nil) // it has deleted the lanes
+	q.publish("m", "m1")
+	makeLane("m")
+	exec(lane, "SELECT FROM rota.lane WHERE key = 'm' FOR UPDATE")
+	q.publish("x", "x1")
+	check(t, jobs.Rollback(t.Context()))
+	eventually(t, "the deletion waits for a new lane", q.waitsFor(lane))
+	makeLane("x")
+	exec(gate, "SELECT pg_advisory_xact_lock(88)")
+	check(t, lane.Rollback(t.Context()))
+	var ids []string
+	for range 3 {
+		for _, l := range q.claim(10) {
+			ids = append(ids, l.JobID)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	check(t, gate.Rollback(t.Context()))
+	deleted()
+	for _, l := range q.claim(10) {
+		ids = append(ids, l.JobID)
+	}
+	slices.Sort(ids)
+	equal(t, "jobs handed out", fmt.Sprint(ids), "[m1 x1]")
 }

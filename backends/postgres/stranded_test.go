@@ -185,3 +185,33 @@ func TestUpdateMeetsClaim(t *testing.T) {
 		t.Error("no update met a claim")
 	}
 }
+
+// P6: a claim ends a lease that has run out, and can not hand out the next job, because a publish is replacing
+// it. The lane is due since before the bounds of claims then, and is found as soon as the publish has ended.
+func TestLaneOfLeaseThatRanOutIsNotHidden(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, openShared(t))
+	job := func(id string, change func(*core.NewJob)) core.PublishRequest {
+		req := q.jobs("g", id)
+		change(&req.Jobs[0])
+		return req
+	}
+	replacing := func(j *core.NewJob) { j.Dedup = core.Dedup{Key: "k", OnConflict: core.ReplacePending} }
+	q.stored(q.b.Publish(t.Context(), job("a", func(j *core.NewJob) { j.MaxAttempts = 1 })))
+	l := q.wantClaim("a")
+	q.stored(q.b.Publish(t.Context(), job("b", replacing)))
+	q.expire(l)
+	for range 15 { // these raise the bounds, and look at nothing of the group's tier
+		_, err := q.b.Claim(t.Context(), core.ClaimRequest{Queue: q.name, Max: 1, Lease: hour, MinPriority: 4})
+		check(t, err)
+		time.Sleep(25 * time.Millisecond)
+	}
+	tx := begin(t, pgx.TxOptions{})
+	q.stored(q.b.PublishTx(t.Context(), tx, job("c", replacing)))
+	q.wantNothing()
+	equal(t, "state of the job whose lease ran out", q.state("a"), core.StateDead)
+	check(t, tx.Commit(t.Context()))
+	if took, ok := q.awaitClaim(10*time.Second, "b"); !ok || took > time.Second {
+		t.Errorf("the next job came after %v: %v", took, ok)
+	}
+}

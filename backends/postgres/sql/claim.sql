@@ -218,6 +218,9 @@ BEGIN
 				GET DIAGNOSTICS m = ROW_COUNT;
 				v_got := v_got + m;
 				IF m < array_length(s_tid, 1) THEN -- lanes that stayed where they were have an empty line, or a head that is being replaced
+					IF e_tid IS NOT NULL THEN -- one whose lease this claim has ended may be due since before the bounds
+						PERFORM rota.rewound();
+					END IF;
 					SELECT array_agg(x.ctid) FILTER (WHERE x.drained), array_agg(x.key) FILTER (WHERE x.drained), array_agg(x.floor) FILTER (WHERE x.drained),
 						v_stuck + count(*) FILTER (WHERE NOT x.drained)
 					INTO g_tid, g_key, g_floor, v_stuck

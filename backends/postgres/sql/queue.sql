@@ -70,8 +70,7 @@ BEGIN
 	EXCEPTION WHEN SQLSTATE 'RT005' THEN
 		RETURN n;
 	END;
-	PERFORM 1 FROM rota.lane x WHERE x.queue = q.id ORDER BY x.key FOR UPDATE;
-	FOR l IN SELECT * FROM rota.lane x WHERE x.queue = q.id ORDER BY x.key LOOP
+	FOR l IN SELECT * FROM rota.lane x WHERE x.queue = q.id ORDER BY x.key FOR UPDATE LOOP
 		IF l.leased THEN
 			h := rota.running_job(l);
 			CONTINUE WHEN h.seq IS NOT NULL;
@@ -79,6 +78,8 @@ BEGIN
 		END IF;
 		PERFORM rota.head_changed(l, rota.us());
 	END LOOP;
+	-- A publish may have taken a key over that it has found stale: what comes after the lock sees its job.
+	PERFORM 1 FROM rota.dedup x WHERE x.queue = q.id ORDER BY x.key FOR UPDATE;
 	DELETE FROM rota.dedup x WHERE x.queue = q.id AND (x.states & (1 << 8) = 0 OR x.until IS NULL OR x.until <= rota.us())
 		AND (SELECT j.seq FROM rota.job j WHERE j.queue = x.queue AND j.id = x.id LIMIT 1) IS DISTINCT FROM x.seq;
 	DELETE FROM rota.tally x WHERE x.queue = q.id;
