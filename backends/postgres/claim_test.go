@@ -1,7 +1,6 @@
 package rotapostgres
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/rota-queue/rota/core"
@@ -140,33 +138,20 @@ func TestClaimKeepsWhatItHandsOut(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	q := newQueue(t, open(t, url, Options{}))
-	const gate = 77
-	exec := func(conn interface {
-		Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
-	}, sql string, args ...any) {
-		t.Helper()
-		_, err := conn.Exec(t.Context(), sql, args...)
-		check(t, err)
-	}
-	begin := func() pgx.Tx {
-		t.Helper()
-		tx, err := connect(t, url).Begin(t.Context())
-		check(t, err)
-		return tx
-	}
 	q.publish("before", "before")
 	q.complete(q.wantClaim("before")) // the first claim of a database calls it too
-	exec(q.b.pool, `ALTER FUNCTION rota.rewound RENAME TO rewound_at_once;
+	_, err := q.b.pool.Exec(t.Context(), `ALTER FUNCTION rota.rewound RENAME TO rewound_at_once;
 		CREATE FUNCTION rota.rewound() RETURNS void LANGUAGE plpgsql AS $$
 		BEGIN PERFORM pg_advisory_xact_lock(77); PERFORM rota.rewound_at_once(); END $$`)
+	check(t, err)
 	// The claim is to find a0 before a1 once it has the seat it waits for.
-	first, second, closed := begin(), begin(), begin()
+	first, second, gate := beginOn(t, url, pgx.TxOptions{}), beginOn(t, url, pgx.TxOptions{}), beginOn(t, url, pgx.TxOptions{})
 	q.stored(q.b.PublishTx(t.Context(), first, q.jobs("a", "a0")))
 	q.stored(q.b.PublishTx(t.Context(), second, q.jobs("b", "b0")))
 	q.publish("a", "a1")
 	q.publish("b", "b1")
-	exec(first, "INSERT INTO rota.seat (queue, key) SELECT id, 'a' FROM rota.queue WHERE name = $1", q.name)
-	exec(closed, "SELECT pg_advisory_xact_lock($1)", gate)
+	exec(t, first, "INSERT INTO rota.seat (queue, key) SELECT id, 'a' FROM rota.queue WHERE name = $1", q.name)
+	exec(t, gate, "SELECT pg_advisory_xact_lock(77)")
 	var leases []core.Lease
 	claimed := later(q, func() error {
 		res, err := q.b.Claim(t.Context(), core.ClaimRequest{Queue: q.name, Max: 2, Lease: hour, Owner: "test"})
@@ -174,11 +159,11 @@ func TestClaimKeepsWhatItHandsOut(t *testing.T) {
 		return err
 	})
 	eventually(t, "the claim waits for the seat", q.waitsFor(first))
-	exec(first, "DELETE FROM rota.seat s USING rota.queue q WHERE q.id = s.queue AND q.name = $1", q.name)
+	exec(t, first, "DELETE FROM rota.seat s USING rota.queue q WHERE q.id = s.queue AND q.name = $1", q.name)
 	check(t, first.Commit(t.Context()))
-	eventually(t, "the claim takes back a lease", q.waitsFor(closed))
+	eventually(t, "the claim takes back a lease", q.waitsFor(gate))
 	check(t, second.Commit(t.Context()))
-	check(t, closed.Commit(t.Context()))
+	check(t, gate.Commit(t.Context()))
 	claimed()
 	var ids []string
 	for _, l := range append(leases, q.claim(2)...) {

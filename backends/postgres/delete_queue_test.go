@@ -226,17 +226,6 @@ func TestDeleteQueueMeetsClaimOfNewJob(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	q := newQueue(t, open(t, url, Options{}))
-	exec := func(tx pgx.Tx, sql string) {
-		t.Helper()
-		_, err := tx.Exec(t.Context(), sql)
-		check(t, err)
-	}
-	begin := func() pgx.Tx {
-		t.Helper()
-		tx, err := connect(t, url).Begin(t.Context())
-		check(t, err)
-		return tx
-	}
 	makeLane := func(group string) {
 		t.Helper()
 		_, err := q.b.pool.Exec(t.Context(), "SELECT rota.lock_lane(q, $1, true) FROM rota.queue q", group)
@@ -252,17 +241,17 @@ func TestDeleteQueueMeetsClaimOfNewJob(t *testing.T) {
 		CREATE OR REPLACE FUNCTION rota.hurry() RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$`)
 	check(t, err)
 	q.publish("g", "old")
-	jobs, lane, gate := begin(), begin(), begin()
-	exec(jobs, "SELECT FROM rota.job FOR UPDATE")
+	jobs, lane, gate := beginOn(t, url, pgx.TxOptions{}), beginOn(t, url, pgx.TxOptions{}), beginOn(t, url, pgx.TxOptions{})
+	exec(t, jobs, "SELECT FROM rota.job FOR UPDATE")
 	deleted := q.deleting(jobs, true, nil) // it has deleted the lanes
 	q.publish("m", "m1")
 	makeLane("m")
-	exec(lane, "SELECT FROM rota.lane WHERE key = 'm' FOR UPDATE")
+	exec(t, lane, "SELECT FROM rota.lane WHERE key = 'm' FOR UPDATE")
 	q.publish("x", "x1")
 	check(t, jobs.Rollback(t.Context()))
 	eventually(t, "the deletion waits for a new lane", q.waitsFor(lane))
 	makeLane("x")
-	exec(gate, "SELECT pg_advisory_xact_lock(88)")
+	exec(t, gate, "SELECT pg_advisory_xact_lock(88)")
 	check(t, lane.Rollback(t.Context()))
 	var ids []string
 	for range 3 {

@@ -163,8 +163,7 @@ func TestSlowClaimLeavesNothingAside(t *testing.T) {
 		CREATE FUNCTION rota.firsts(q rota.queue, b bigint[], now bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
 		BEGIN PERFORM pg_sleep(0.05); RETURN rota.firsts_at_once(q, b, now); END $$`)
 	check(t, err)
-	tx, err := connect(t, url).Begin(t.Context())
-	check(t, err)
+	tx := beginOn(t, url, pgx.TxOptions{})
 	q.settleAll(tx, 1)
 	q.publish("g0", "behind")
 	for range 3 {
@@ -174,10 +173,8 @@ func TestSlowClaimLeavesNothingAside(t *testing.T) {
 	equal(t, "something is left aside", aside(), false)
 	check(t, tx.Commit(t.Context()))
 	q.wantClaim("behind")
-	tx, err = connect(t, url).Begin(t.Context())
-	check(t, err)
-	_, err = tx.Exec(t.Context(), "SELECT FROM rota.seat FOR UPDATE") // so that the arrivals of what is published stay
-	check(t, err)
+	tx = beginOn(t, url, pgx.TxOptions{})
+	exec(t, tx, "SELECT FROM rota.seat FOR UPDATE") // so that the arrivals of what is published stay
 	for range 1_010 {
 		q.publish("g0", "") // an arrival each
 	}

@@ -16,9 +16,22 @@ import (
 // begin begins a transaction of a program; it is rolled back as the test ends.
 func begin(t testing.TB, opts pgx.TxOptions) pgx.Tx {
 	t.Helper()
-	tx, err := connect(t, testserver.SharedPostgres(t).URL()).BeginTx(t.Context(), opts)
+	return beginOn(t, testserver.SharedPostgres(t).URL(), opts)
+}
+
+// beginOn is begin in another database.
+func beginOn(t testing.TB, url string, opts pgx.TxOptions) pgx.Tx {
+	t.Helper()
+	tx, err := connect(t, url).BeginTx(t.Context(), opts)
 	check(t, err)
 	return tx
+}
+
+// exec does something in a transaction of a program.
+func exec(t testing.TB, tx pgx.Tx, sql string, args ...any) {
+	t.Helper()
+	_, err := tx.Exec(t.Context(), sql, args...)
+	check(t, err)
 }
 
 var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
